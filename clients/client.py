@@ -105,6 +105,7 @@ class Client(AttachedClient):
             TableNotFound: there is no such table; the text lists the existing ones. This call does not wait for the
                 table to be created: call `create_tables` first, in every process.
             LayoutMismatch, SegmentFailed: this version of shmreplay cannot use the table's memory.
+            OSError: this process lacks file descriptors or address space; the text names the limit.
         """
         _check_name(name)
         attachment = self._attach(name)

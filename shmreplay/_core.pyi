@@ -88,7 +88,7 @@ def packed_bytes(rows: object) -> int:
 
 def inspect_header(index_fd: int) -> dict[Any, Any]:
     """
-    What the header of an index segment says; never raises for a damaged one.
+    What the header of an index segment says; OSError if it cannot be read, none for a damaged one.
     """
 
 def take_huge_pages(fd: int, offset: int, num_bytes: int) -> int:
@@ -114,6 +114,21 @@ def prove_robust_lock() -> None:
 
 def process_is_dead(pid: int, start_time: int) -> bool:
     """Whether the kernel says that this process has ended."""
+
+def boot_id() -> str:
+    """
+    The kernel's name for the time since the last boot; OSError if it cannot be read.
+    """
+
+def namespace_inode(which: str) -> int:
+    """
+    The inode of this process' namespace, 'pid' or 'time'; 0 if the kernel has none; OSError if it is hidden.
+    """
+
+def limit_behind(error: int) -> str:
+    """
+    Names the limit behind an errno, its value and how to raise it; '' if there is none.
+    """
 
 def process_start_time(pid: int) -> int:
     """Clock ticks since boot; 0 if unreadable."""

@@ -95,7 +95,8 @@ class Mappings:
         """Maps the segments of a reply to `open`, unless they are mapped already, and closes its descriptors.
 
         Returns the mapping, which has the user from now on unless it is ending; the attachment; and whether the mapping
-        is new. Raises SegmentFailed or LayoutMismatch if this process cannot use the segments.
+        is new. Raises SegmentFailed or LayoutMismatch if this process cannot use the segments, OSError if it lacks
+        descriptors or address space.
         """
         fields = reply.fields
         try:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shmreplay import _core
+from shmreplay.base.processes import own_namespace
 from shmreplay.base.user_names import user_name
 from shmreplay.clients.link.daemon_user import check_place, daemon_user, owners_of_segments
 from shmreplay.errors import DaemonUnavailable, ShmReplayError
@@ -314,7 +315,7 @@ class Connection:
             "command": "hello",
             "version": PROTOCOL_VERSION,
             "package": package_version(),
-            "pid_namespace": os.stat("/proc/self/ns/pid").st_ino,
+            "pid_namespace": own_namespace("pid"),
             "start_time": _core.process_start_time(os.getpid()),
         }
         # A daemon that came up at the very end of the wait still gets a second to answer.

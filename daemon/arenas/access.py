@@ -7,7 +7,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from shmreplay.base.processes import namespace_of, open_process
+from shmreplay.base.processes import open_process, own_namespace, pid_namespace_of
 
 SO_PEERGROUPS = 59  # <asm-generic/socket.h>; Python has no names for these two
 SO_PEERPIDFD = 77
@@ -59,13 +59,16 @@ def open_peer_pidfd(sock: socket.socket, peer: Peer, start_time: int) -> int:
 
 
 class Access:
-    """Who may connect: the daemon's own user, root, and the members of the configured group, if any."""
+    """Who may connect: the daemon's own user, root, and the members of the configured group, if any.
+
+    Raises OSError if this process cannot read its own pid namespace.
+    """
 
     def __init__(self, group_id: int | None = None, group_name: str | None = None) -> None:
         self._own_uid = os.geteuid()
         self._group_id = group_id
         self._group_name = group_name
-        self._pid_namespace = namespace_of("self")
+        self._pid_namespace = own_namespace("pid")
 
     def check_credentials(self, peer: Peer) -> None:
         """Raises PermissionError, which says what to do, unless the peer may use this daemon."""
@@ -86,10 +89,10 @@ class Access:
         `claimed` is the namespace that the peer named in its hello. It is used only where /proc hides other users'
         namespaces. The check finds mistakes in a set-up; it does not defend against a peer that lies.
         """
-        found = namespace_of(peer.pid)
+        found = pid_namespace_of(peer.pid)
         if found is None and isinstance(claimed, int):
             found = claimed
-        if found is not None and self._pid_namespace is not None and found != self._pid_namespace:
+        if found is not None and found != self._pid_namespace:
             raise PermissionError(self._other_namespace())
 
     @staticmethod

@@ -8,7 +8,8 @@ import stat
 from typing import Any
 
 from shmreplay import _core
-from shmreplay.base.processes import boot_id, namespace_of
+from shmreplay.base.process_limits import SHORTAGES, with_limit
+from shmreplay.base.processes import boot_id, own_namespace
 from shmreplay.columns.specs import MissingPackage
 from shmreplay.daemon.arenas.arena import STOP_TIMEOUT_S, ManagedArena
 from shmreplay.errors import ShmReplayError
@@ -26,13 +27,18 @@ class Unfit(Exception):
 
 
 class Adoption:
-    """Looks at all segments of one instance. The caller holds the instance's lock, so no other daemon uses them."""
+    """Looks at all segments of one instance. The caller holds the instance's lock, so no other daemon uses them.
+
+    Raises OSError if this process cannot tell this boot and its own pid namespace from others: then no arena is looked
+    at, because all would look foreign.
+    """
 
     def __init__(self, store: SegmentStore, instance: str, group_id: int | None, *, discard: bool) -> None:
         self._store = store
         self._instance = instance
         self._group_id = group_id
         self._discard = discard
+        self._boot_id, self._pid_namespace = boot_id(), own_namespace("pid")
 
     def adopt_all(self) -> list[ManagedArena]:
         """Takes over every arena that fits. Logs the others and leaves them alone, or removes them with `discard`."""
@@ -47,6 +53,8 @@ class Adoption:
                 self._put_aside(arena, str(error))
             except MissingPackage as error:  # nothing is wrong with it, so --discard does not mean it
                 log.error("arena %r is not taken over, and stays as it is: %s, then start again", arena, error)
+            except (OSError, MemoryError) as error:  # of this process, or of the machine: it says nothing of the arena
+                _keep(arena, error)
             except _Leftovers as error:
                 self._remove_leftovers(arena, error)
             except Exception as error:  # a fault of ours in one arena must not keep the others from being taken over
@@ -57,7 +65,12 @@ class Adoption:
     def _remove_leftovers(self, arena: str, leftovers: _Leftovers) -> None:
         name = segment_names(self._instance, arena).index
         try:
-            if leftovers.have_no_users and is_in_use(self._store, name):
+            is_used = leftovers.have_no_users and is_in_use(self._store, name)
+        except ShmReplayError as error:
+            _keep(arena, error)
+            return
+        try:
+            if is_used:
                 self._put_aside(arena, f"the header of {name} says that it is not in use yet, but a process uses it")
                 return
             log.info("arena %r: removing the leftovers of a creation or removal that was killed", arena)
@@ -121,6 +134,8 @@ class Adoption:
         try:
             fd = self._store.open(name)
         except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             raise Unfit(f"{name} cannot be opened: {error}") from error
         status = os.fstat(fd)
         reason = None
@@ -199,8 +214,8 @@ class Adoption:
             *layout_facts(self._store, header, index_fd, data_fd),
             ("instance", header["instance"], self._instance),
             ("arena name", header["name"], arena),
-            ("boot id", header["boot_id"].strip().replace("-", ""), boot_id()),
-            ("pid namespace", header["pid_namespace"], namespace_of("self")),
+            ("boot id", header["boot_id"].strip().replace("-", ""), self._boot_id),
+            ("pid namespace", header["pid_namespace"], self._pid_namespace),
         ]
         if misfit := first_misfit(facts):
             raise Unfit(misfit)
@@ -216,6 +231,17 @@ class _Leftovers(Exception):
     def __init__(self, *, have_no_users: bool) -> None:
         super().__init__("leftovers")
         self.have_no_users = have_no_users
+
+
+def _keep(arena: str, error: Exception) -> None:
+    """Says that an arena is left alone, with --discard too: nothing is known to be wrong with it."""
+    reason = with_limit(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+    log.error(
+        "arena %r is not taken over, and stays as it is, with --discard too: it cannot be looked at: %s; mend that, "
+        "then start again",
+        arena,
+        reason,
+    )
 
 
 def _is_blank(fd: int) -> bool:

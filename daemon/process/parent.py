@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from shmreplay import _core
-from shmreplay.base.processes import boot_id, has_ended, namespace_of
+from shmreplay.base.processes import boot_id, has_ended, own_namespace
 
 _LINE = re.compile(r"parent ([0-9]{1,9}) ([0-9]{1,20}) ([0-9a-f]+) ([0-9]{1,20}) ([0-9]{1,20})")
 
@@ -54,5 +54,5 @@ class Parent:
 
 
 def _here() -> tuple[str, int, int]:
-    """This boot, and this process' namespaces; 0 for one that /proc hides."""
-    return boot_id(), namespace_of("self") or 0, namespace_of("self", "time") or 0
+    """This boot, and this process' namespaces. Raises OSError if /proc hides one."""
+    return boot_id(), own_namespace("pid"), own_namespace("time")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shmreplay import _core
+from shmreplay.base.process_limits import SHORTAGES
 from shmreplay.errors import ShmReplayError
 
 HUGE_PAGE_BYTES = _core.HUGE_PAGE_BYTES
@@ -188,11 +189,16 @@ def _number(path: Path) -> int | None:
 
 
 def _lines(path: str) -> list[str]:
-    """The file's lines; none if it cannot be read: a limit that the kernel or container hides is ignored."""
+    """The file's lines; none if it is not there: a limit that the kernel or container hides is ignored.
+
+    Raises OSError if this process lacks what it takes to look, as a file descriptor.
+    """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
-    except OSError:
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            raise
         return []
 
 

@@ -57,19 +57,26 @@ def has_ended(pid: int, start_time: int) -> bool:
 
 
 def boot_id() -> str:
-    """The kernel's name for the time since the last boot, without dashes. Raises OSError where there is no /proc."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip().replace("-", "")
+    """The kernel's name for the time since the last boot, without dashes.
+
+    Raises OSError if it cannot be read; the text names the file, and what to do.
+    """
+    return _core.boot_id().replace("-", "")
 
 
-def namespace_of(pid: int | str, kind: str = "pid") -> int | None:
-    """The inode of a process' namespace; None if /proc hides it.
+def own_namespace(kind: str = "pid") -> int:
+    """The inode of a namespace of this process; 0 for "time" if the kernel has none. Raises OSError as `boot_id`."""
+    return _core.namespace_inode(kind)
 
-    Args:
-        pid: of the process, or "self".
-        kind: "pid", or "time", in which clocks and so start times differ.
+
+def pid_namespace_of(pid: int) -> int | None:
+    """The inode of another process' pid namespace; None if it cannot be read: /proc hides those of other users.
+
+    Also None where /proc is that of another pid namespace, in which the pid is somebody else's.
     """
     try:
-        return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return None
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
     except OSError:
         return None

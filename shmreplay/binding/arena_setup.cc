@@ -1,11 +1,13 @@
 // What is done before an arena is mapped, or without one: planning and formatting segments, reading their headers, huge
-// pages, memory nodes, and looking whether processes are dead.
+// pages, memory nodes, this boot and its limits, and looking whether processes are dead.
 #include <system_error>
 
 #include "arena/arena.h"
 #include "arena/formatter.h"
 #include "arena/huge_pages.h"
 #include "arena/robust_lock.h"
+#include "base/host_identity.h"
+#include "base/limits.h"
 #include "base/process.h"
 #include "bindings.h"
 #include "gil.h"
@@ -126,7 +128,7 @@ void bind_arena_setup(nb::module_& m) {
   m.def("packed_bytes", &packed_bytes, "rows"_a,
         "Stored bytes of rows of a packed column, uint8 [n, row_bytes], one after the other.");
   m.def("inspect_header", &header, "index_fd"_a,
-        "What the header of an index segment says; never raises for a damaged one.");
+        "What the header of an index segment says; OSError if it cannot be read, none for a damaged one.");
   m.def("take_huge_pages", &take_huge_pages, nb::call_guard<GilRelease>(), "fd"_a, "offset"_a, "num_bytes"_a,
         "Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.");
   m.def("huge_bytes_of", &huge_bytes_of, nb::call_guard<GilRelease>(), "fd"_a, "num_bytes"_a,
@@ -141,6 +143,11 @@ void bind_arena_setup(nb::module_& m) {
         "Forks a child that dies inside a lock; RuntimeError where its death is not reported.");
   m.def("process_is_dead", &process_is_dead, "pid"_a, "start_time"_a,
         "Whether the kernel says that this process has ended.");
+  m.def("boot_id", &boot_id, "The kernel's name for the time since the last boot; OSError if it cannot be read.");
+  m.def("namespace_inode", &namespace_inode, "which"_a,
+        "The inode of this process' namespace, 'pid' or 'time'; 0 if the kernel has none; OSError if it is hidden.");
+  m.def("limit_behind", &limit_behind, "error"_a,
+        "Names the limit behind an errno, its value and how to raise it; '' if there is none.");
   m.def("process_start_time", &process_start_time, "pid"_a, "Clock ticks since boot; 0 if unreadable.");
 }
 

@@ -17,6 +17,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 
+from shmreplay.base.process_limits import reason_with_limit
 from shmreplay.checkpoints.checkpoint_file import MAGIC
 from shmreplay.errors import CheckpointFailed
 
@@ -56,7 +57,7 @@ class CheckpointDirectory:
                 # By the descriptor: the directory may have been renamed.
                 os.unlink(os.path.basename(temporary), dir_fd=directory)
             if isinstance(error, OSError) and error.errno and not error.filename:  # from a write, as on a full disk
-                text = f"no checkpoint can be written to {self.path}: {error.strerror}"
+                text = f"no checkpoint can be written to {self.path}: {reason_with_limit(error)}"
                 raise OSError(error.errno, text) from error
             raise
         finally:

@@ -20,6 +20,7 @@ import posix_ipc
 
 from shmreplay import _core
 from shmreplay.base.host_memory import show_bytes
+from shmreplay.base.process_limits import with_limit
 from shmreplay.errors import SegmentFailed, ShmReplayError
 from shmreplay.segments.page_policy import PagePolicy
 
@@ -127,7 +128,7 @@ class SegmentStore:
                 "remove it, or start the daemon once with --discard"
             ) from None
         except (posix_ipc.Error, posix_ipc.PermissionsError, OSError) as error:
-            raise ShmReplayError(f"segment {self.path(name)} cannot be created: {error}") from error
+            raise ShmReplayError(f"segment {self.path(name)} cannot be created: {_reason(error)}") from error
 
     def open(self, name: str) -> int:
         """Opens an existing segment. Raises OSError as open(2) does; refuses a symbolic link."""
@@ -206,6 +207,10 @@ def _instance_of(file_name: str) -> str | None:
     return parts[1] if is_ours else None
 
 
+def _reason(error: Exception) -> str:
+    return with_limit(error) if isinstance(error, OSError) else str(error)
+
+
 def reserve(fd: int, num_bytes: int, progress: Progress | None = None, pages: PagePolicy | None = None) -> int:
     """Allocates every page of the segment, slice by slice, so that no later access can fail for lack of room.
 
@@ -250,7 +255,7 @@ def _reserve_slice(fd: int, offset: int, num_bytes: int) -> None:
 
 
 def _not_reserved(error: OSError) -> ShmReplayError:
-    return ShmReplayError(f"a segment of shared memory cannot be reserved: {error}")
+    return ShmReplayError(f"a segment of shared memory cannot be reserved: {with_limit(error)}")
 
 
 def set_access(fd: int, group_id: int | None) -> None:

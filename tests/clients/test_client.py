@@ -411,11 +411,12 @@ client = sr.connect(sys.argv[1])
 spare = os.open("/dev/null", os.O_RDONLY)
 os.close(spare)
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (spare + 1, hard))
-try:
-    client.table("replay")
-except sr.ShmReplayError as error:
-    print(error)
+for left in (1, 2):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare + left, hard))
+    try:
+        client.table("replay")
+    except (sr.ShmReplayError, OSError) as error:
+        print(type(error).__name__, error)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 print(len(client.table("replay")))
 """,
@@ -423,8 +424,42 @@ print(len(client.table("replay")))
     )
     code, out, err = script.finish()
     assert (code, err) == (0, "")
-    assert "1 of 2 file descriptors arrived: this process has no more (ulimit -n)" in out
-    assert out.splitlines()[-1] == "0"
+    cut_off, at_the_last, rows = out.splitlines()
+    assert "1 of 2 file descriptors arrived: this process has no more (ulimit -n)" in cut_off
+    assert at_the_last.startswith("OSError [Errno 24] /proc/sys/kernel/random/boot_id cannot be read (process ")
+    assert "raise ulimit -n" in at_the_last
+    assert rows == "0"
+
+
+def test_a_process_without_address_space_is_told_which_limit_it_is(
+    daemon: DaemonProcess, client: sr.Client, run_script: Run
+) -> None:
+    """The class of the error does not say that the table is damaged: nothing is wrong with it."""
+    client.create_tables([table(max_size=100_000)])
+    script = run_script(
+        """
+import resource, sys
+import shmreplay as sr
+client = sr.connect(sys.argv[1])
+pages = int(open("/proc/self/statm").read().split()[0])
+_, hard = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**20, hard))
+try:
+    client.table("replay")
+except OSError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+print(len(client.table("replay")))
+""",
+        daemon.socket,
+    )
+    code, out, err = script.finish()
+    assert (code, err) == (0, "")
+    refused, rows = out.splitlines()
+    assert refused.startswith("[Errno 12] ")
+    assert "segment: its " in refused
+    assert "bytes: raise ulimit -v, or LimitAS= of its unit)" in refused
+    assert rows == "0"
 
 
 def test_a_client_of_a_damaged_arena_closes_and_gives_the_others_their_sessions_back(daemon: DaemonProcess) -> None:

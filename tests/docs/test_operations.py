@@ -176,8 +176,14 @@ def texts() -> str:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if (text := text_of(node)) is not None:
                     found.append(text.replace("\n", " "))
-    of_statuses = ROOT / "shmreplay" / "binding" / "status_error.h"
-    found += re.findall(r'"([^"]*)"', of_statuses.read_text(encoding="utf-8"))
+    told_by_the_core = (
+        "binding/status_error.h",
+        "core/arena/arena.cc",
+        "core/base/host_identity.cc",
+        "core/base/limits.cc",
+    )
+    for name in (*told_by_the_core, "core/base/limits.cc"):
+        found += re.findall(r'"([^"]*)"', (ROOT / "shmreplay" / name).read_text(encoding="utf-8"))
     return "\n".join(found)
 
 

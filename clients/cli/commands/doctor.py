@@ -13,7 +13,7 @@ from shmreplay.clients.cli.machine.machine_checks import Finding
 from shmreplay.segments.segment import SegmentStore
 
 INDENT = 16
-VITAL = ("lock", "kernel")  # without these no daemon can run
+VITAL = ("lock", "kernel", "/proc")  # without these no daemon can run
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     found = [
         checks.look_at_lock(),
         checks.look_at_kernel(),
+        checks.look_at_proc(),
         checks.look_at_python(),
         checks.look_at_segments(directory),
         checks.look_at_cgroup(directory),
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
         checks.look_at_nodes(),
         checks.look_at_locked_memory(),
         checks.look_at_open_files(),
+        checks.look_at_file_size(),
+        checks.look_at_address_space(),
         checks.look_at_mappings(host),
         checks.look_at_logout(host, os.geteuid()),
         checks.look_at_container(host, os.environ),

@@ -10,6 +10,8 @@ import stat
 from collections.abc import Iterator
 from typing import IO
 
+from shmreplay.base.process_limits import reason_with_limit
+
 # The errors of a file system without O_TMPFILE.
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
@@ -88,7 +90,7 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(f"{path} cannot be written: {error.strerror}") from error
+        raise OSError(f"{path} cannot be written: {reason_with_limit(error)}") from error
 
 
 def _mode_of(target: str, path: str) -> int:

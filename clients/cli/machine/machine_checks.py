@@ -13,6 +13,7 @@ import numpy as np
 
 from shmreplay import _core
 from shmreplay.base.host_memory import HUGE_PAGE_BYTES, mount_of, rooms, show_bytes
+from shmreplay.base.processes import boot_id, own_namespace
 from shmreplay.base.user_names import user_name
 from shmreplay.clients.cli.machine.host_files import HostFiles
 from shmreplay.clients.cuda.driver import Driver
@@ -145,11 +146,44 @@ def look_at_locked_memory() -> Finding:
 def look_at_open_files() -> Finding:
     """How many open files a process may have."""
     why = "the daemon needs two for each client, and a client two for each arena"
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    now, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return Finding("open files", "no limit", why)
     remedy = "raise LimitNOFILE of the service, or nofile in /etc/security/limits.conf" if limit < FEW_FILES else None
-    return Finding("open files", f"at most {limit}", why, remedy)
+    raised = "" if now == limit else f"; a client {now}, unless ulimit -n raises it"
+    return Finding("open files", f"at most {limit}{raised}", why, remedy)
+
+
+def look_at_file_size() -> Finding:
+    """How large a file of this process may become: segments are files."""
+    why = "segments, checkpoints and exports are files; a larger one is refused (File too large)"
+    return _look_at_size("file size", resource.RLIMIT_FSIZE, why, "raise ulimit -f, or LimitFSIZE of the service")
+
+
+def look_at_address_space() -> Finding:
+    """How much this process may map: clients and daemon map whole segments."""
+    why = "each client and the daemon map all of an arena, whatever of it they use (Cannot allocate memory)"
+    return _look_at_size("address space", resource.RLIMIT_AS, why, "raise ulimit -v, or LimitAS of the service")
+
+
+def _look_at_size(about: str, kind: int, why: str, remedy: str) -> Finding:
+    limit = resource.getrlimit(kind)[0]
+    if limit == resource.RLIM_INFINITY:
+        return Finding(about, "no limit", why)
+    return Finding(about, f"at most {show_bytes(limit)}", why, remedy)
+
+
+def look_at_proc() -> Finding:
+    """Whether this process can read of /proc what tells this boot and its namespaces from others."""
+    why = "a segment says which boot and which pid namespace it is of; without /proc nobody can tell"
+    try:
+        boot_id(), own_namespace("pid"), own_namespace("time")
+    except OSError as error:
+        return Finding("/proc", error.strerror or str(error), why, "nothing works here until it can be read")
+    if os.readlink("/proc/self") != str(os.getpid()):
+        remedy = "mount a /proc in this pid namespace (unshare --mount-proc)"
+        return Finding("/proc", "it is that of another pid namespace", why, remedy)
+    return Finding("/proc", "it tells the boot, the namespaces, and since when processes run", why)
 
 
 def look_at_mappings(host: HostFiles) -> Finding:

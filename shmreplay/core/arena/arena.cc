@@ -4,11 +4,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <limits>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "arena/huge_pages.h"
+#include "base/host_identity.h"
+#include "base/limits.h"
 
 namespace shmreplay {
 namespace {
@@ -38,7 +41,7 @@ std::string bounded(const char (&text)[N]) {
 uint64_t file_bytes(int fd, const char* which) {
   struct stat st;
   if (fstat(fd, &st) != 0) {
-    throw AttachError(AttachError::Kind::kSystem, std::string(which) + " segment: fstat: " + strerror(errno));
+    throw refused(errno, std::string(which) + " segment: its size cannot be read");
   }
   return static_cast<uint64_t>(st.st_size);
 }
@@ -46,8 +49,7 @@ uint64_t file_bytes(int fd, const char* which) {
 char* map_shared(int fd, uint64_t bytes, const char* which) {
   void* p = map_aligned(fd, 0, bytes);
   if (p == MAP_FAILED) {
-    throw AttachError(AttachError::Kind::kSystem,
-                      std::string(which) + " segment: mmap of " + std::to_string(bytes) + " bytes: " + strerror(errno));
+    throw refused(errno, std::string(which) + " segment: its " + std::to_string(bytes) + " bytes cannot be mapped");
   }
   return static_cast<char*>(p);
 }
@@ -68,11 +70,21 @@ bool can_allocate(uint64_t bytes) noexcept {
 void check_packed_rows(const std::vector<ColumnRecord>& columns) {
   uint64_t bytes = 0;
   for (const ColumnRecord& c : columns) bytes += kPackedRowsInMemory * c.packed_bytes;
-  expect(
-      bytes == 0 || can_allocate(bytes),
-      "index segment: reading and writing its packed columns takes " + std::to_string(bytes) +
-          " bytes of memory, which this process does not get (is its address space limited? ulimit -v); or its header "
-          "is damaged");
+  if (bytes == 0 || can_allocate(bytes)) return;
+  const std::string needed =
+      "index segment: reading and writing its packed columns takes " + std::to_string(bytes) + " bytes of memory";
+  // Under a limit of its own, the process cannot tell a healthy arena from one whose header is damaged.
+  if (address_space_is_limited()) throw refused(ENOMEM, needed);
+  expect(false, needed + ", which this process does not get; or its header is damaged");
+}
+
+// Returns how many bytes there are of those asked for. An offset that no file can have is behind the end.
+size_t read_at(int index_fd, char* bytes, size_t size, uint64_t offset) {
+  if (offset > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return 0;
+  const ssize_t got = pread(index_fd, bytes, size, static_cast<off_t>(offset));
+  if (got < 0 && errno == EINVAL) return 0;  // the offset and the size together pass the largest one
+  if (got < 0) throw refused(errno, "index segment: its header cannot be read");
+  return static_cast<size_t>(got);
 }
 
 bool region_fits(uint64_t offset, uint64_t element_bytes, uint64_t count, uint64_t total) {
@@ -82,21 +94,6 @@ bool region_fits(uint64_t offset, uint64_t element_bytes, uint64_t count, uint64
 }  // namespace
 
 void corrupt(const char* what) { throw CorruptIndex(what); }
-
-uint64_t namespace_inode(const char* which) {
-  struct stat st;
-  const std::string path = std::string("/proc/self/ns/") + which;
-  return stat(path.c_str(), &st) == 0 ? static_cast<uint64_t>(st.st_ino) : 0;
-}
-
-std::string boot_id() {
-  char text[40] = {};
-  if (FILE* f = fopen("/proc/sys/kernel/random/boot_id", "re")) {
-    if (fscanf(f, "%36s", text) != 1) text[0] = 0;
-    fclose(f);
-  }
-  return text;
-}
 
 Arena::Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation, bool published)
     : session_(session),
@@ -274,7 +271,7 @@ const TableFacts& Arena::table_of(uint32_t g) const {
 HeaderReport inspect_header(int index_fd) {
   HeaderReport report;
   alignas(Header) char bytes[sizeof(Header)];
-  if (pread(index_fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) return report;
+  if (read_at(index_fd, bytes, sizeof bytes, 0) != sizeof bytes) return report;
   const auto* h = reinterpret_cast<const Header*>(bytes);
   report.magic_ok = h->magic == kMagic;
   if (!report.magic_ok) return report;
@@ -290,8 +287,7 @@ HeaderReport inspect_header(int index_fd) {
   report.boot_id = bounded(h->boot_id);
   if (report.ready == 1 && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= kMaxSpecsBytes) {
     report.specs.resize(h->offsets.specs_bytes);
-    const ssize_t got = pread(index_fd, report.specs.data(), report.specs.size(), static_cast<off_t>(h->offsets.specs));
-    report.specs.resize(got < 0 ? 0 : static_cast<size_t>(got));
+    report.specs.resize(read_at(index_fd, report.specs.data(), report.specs.size(), h->offsets.specs));
   }
   return report;
 }

@@ -31,7 +31,7 @@ class CorruptIndex : public std::runtime_error {
 // The segment has another layout, boot or namespace, or it is not one of ours.
 class AttachError : public std::runtime_error {
  public:
-  enum class Kind { kSystem, kLayout, kFailed };
+  enum class Kind { kLayout, kFailed };
   AttachError(Kind k, const std::string& what) : std::runtime_error(what), kind(k) {}
   Kind kind;
 };
@@ -52,7 +52,7 @@ class Arena {
  public:
   // Maps both segments and checks the header; the descriptors may be closed afterwards. `session` kNone: the daemon,
   // whose holds are not tied to a session. `published` false: an arena that is still being filled, which no other
-  // process can map. Throws AttachError.
+  // process can map. Throws AttachError; std::system_error if the kernel refuses, which says nothing of the segment.
   Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation, bool published = true);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -185,7 +185,8 @@ class Arena {
   mutable Turns turns_;
 };
 
-// What a header says, for a daemon that decides whether to adopt a segment. Never throws for a damaged one.
+// What a header says, for a daemon that decides whether to adopt a segment. Never throws for a damaged one;
+// std::system_error if the kernel does not let it be read.
 struct HeaderReport {
   bool magic_ok = false, failed = false;
   uint32_t ready = 0;  // 1; 0: not formatted to the end, or not published. Any other number is damage
@@ -194,8 +195,5 @@ struct HeaderReport {
   std::string instance, name, boot_id, specs;
 };
 HeaderReport inspect_header(int index_fd);
-
-uint64_t namespace_inode(const char* which);  // "pid" or "time"; 0 if unreadable
-std::string boot_id();
 
 }  // namespace shmreplay

@@ -14,6 +14,8 @@
 #include "arena/arena.h"
 #include "arena/huge_pages.h"
 #include "arena/robust_lock.h"
+#include "base/host_identity.h"
+#include "base/limits.h"
 
 namespace shmreplay {
 namespace {
@@ -50,7 +52,9 @@ void Formatter::run(const std::string& instance, const std::string& name, bool p
   check_size(index_fd_, plan_.index_bytes, "index");
   check_size(data_fd_, plan_.data_bytes, "data");
   void* p = map_aligned(index_fd_, 0, plan_.index_bytes);
-  if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "index segment: mmap");
+  if (p == MAP_FAILED) {
+    throw refused(errno, "index segment: its " + std::to_string(plan_.index_bytes) + " bytes cannot be mapped");
+  }
   index_ = static_cast<char*>(p);
   try {
     write_header(instance, name);

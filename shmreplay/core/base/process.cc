@@ -11,10 +11,16 @@
 namespace shmreplay {
 namespace {
 
-// The beginning of a file of /proc/<id>, with a 0 after it. false: unreadable.
-bool read_proc(uint32_t id, const char* name, char* text, size_t bytes) noexcept {
-  char path[40];
-  snprintf(path, sizeof path, "/proc/%u/%s", id, name);
+// Whether the numbers in /proc are those of this process' pid namespace. In a namespace that has not mounted its own,
+// /proc/<pid> is about somebody else, or about nobody.
+bool proc_is_ours() noexcept {
+  char own[24] = {}, shown[24] = {};
+  snprintf(own, sizeof own, "%d", static_cast<int>(getpid()));
+  return readlink("/proc/self", shown, sizeof shown - 1) > 0 && strcmp(own, shown) == 0;
+}
+
+// The beginning of a file, with a 0 after it. false: unreadable.
+bool read_file(const char* path, char* text, size_t bytes) noexcept {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const ssize_t n = read(fd, text, bytes - 1);
@@ -22,6 +28,19 @@ bool read_proc(uint32_t id, const char* name, char* text, size_t bytes) noexcept
   if (n <= 0) return false;
   text[n] = 0;
   return true;
+}
+
+// The beginning of a file of /proc/<id>, with a 0 after it. false: unreadable, or that of another pid namespace.
+bool read_proc(uint32_t id, const char* name, char* text, size_t bytes) noexcept {
+  char path[40];
+  snprintf(path, sizeof path, "/proc/%u/%s", id, name);
+  return proc_is_ours() && read_file(path, text, bytes);
+}
+
+// As read_proc. A process' own file is right in a /proc of another pid namespace, too.
+bool read_stat(uint32_t pid, char* text, size_t bytes) noexcept {
+  const bool is_own = pid == static_cast<uint32_t>(getpid());
+  return is_own ? read_file("/proc/self/stat", text, bytes) : read_proc(pid, "stat", text, bytes);
 }
 
 // The pid has another owner than the process that began at start_time: a later process, or a thread.
@@ -36,7 +55,7 @@ bool pid_was_given_anew(uint32_t pid, uint64_t start_time) noexcept {
 
 uint64_t process_start_time(uint32_t pid) noexcept {
   char text[1024];
-  if (!read_proc(pid, "stat", text, sizeof text)) return 0;
+  if (!read_stat(pid, text, sizeof text)) return 0;
   const char* at = strrchr(text, ')');  // the command may hold spaces and brackets
   unsigned long long start = 0;
   // Fields after the command: state is the 3rd, start time the 22nd.

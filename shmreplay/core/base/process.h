@@ -2,7 +2,8 @@
 // belongs to.
 //
 // A process is dead when the kernel says so: there is no such pid, or the pidfd is that of a zombie (readable), or
-// another process or a thread has the pid by now. A silent process, a stopped one, an unreadable /proc are not death.
+// another process or a thread has the pid by now. A silent process, a stopped one, an unreadable /proc, one of another
+// pid namespace, and a lack of descriptors are not death.
 #pragma once
 
 #include <cstdint>

@@ -109,8 +109,9 @@ def test_the_doctor_says_what_the_machine_gives_and_what_to_do_about_less(tmp_pa
     ran = shmreplay("doctor")
     assert (ran.returncode, ran.stderr) == (0, "")
     found = {line.partition(":")[0]: line for line in ran.stdout.splitlines() if not line.startswith(" ")}
-    assert list(found) == ["lock", "kernel", "Python", "segments", "cgroup", "overcommit", "huge pages", "hugetlb",
-        "memory nodes", "locked memory", "open files", "mappings", "logout", "container", "GPUs"]  # fmt: skip
+    assert list(found) == ["lock", "kernel", "/proc", "Python", "segments", "cgroup", "overcommit", "huge pages",
+        "hugetlb", "memory nodes", "locked memory", "open files", "file size", "address space", "mappings", "logout",
+        "container", "GPUs"]  # fmt: skip
     assert " free, by " in found["segments"]
     assert ("none: " in found["huge pages"]) == ("huge=within_size,size=16g tmpfs DIR" in ran.stdout)
     shown = json.loads(shmreplay("doctor", "--directory", "/dev/shm", "--json").stdout)

@@ -1,12 +1,14 @@
 """What the next daemon makes of the arenas and sessions that a killed one left, damaged ones too."""
 
 import asyncio
+import errno
 import logging
 import os
 import pathlib
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -130,11 +132,18 @@ def store() -> Iterator[SegmentStore]:
         yield SegmentStore(folder)
 
 
-def left_aside(store: SegmentStore, caplog: pytest.LogCaptureFixture) -> str:
+def refusing(error: Exception) -> Callable[..., NoReturn]:
+    def refuse(*args: object, **options: object) -> NoReturn:
+        raise error
+
+    return refuse
+
+
+def left_aside(store: SegmentStore, caplog: pytest.LogCaptureFixture, *, discard: bool = False) -> str:
     """Has an adoption look at the segments, none of which it takes over, and returns what it says."""
     before = sorted(os.listdir(store.directory))
     with caplog.at_level(logging.ERROR):
-        assert Adoption(store, INSTANCE, None, discard=False).adopt_all() == []
+        assert Adoption(store, INSTANCE, None, discard=discard).adopt_all() == []
     assert sorted(os.listdir(store.directory)) == before
     return caplog.text
 
@@ -185,6 +194,62 @@ def test_an_arena_that_a_mark_names_and_that_cannot_be_removed_is_not_taken_over
     ArenaMark(store, INSTANCE, ["a"], Doing.DROPPING).set()
     monkeypatch.setattr(SegmentStore, "remove_arena", refuse)
     assert "says that it was to be removed, but it is stuck" in left_aside(store, caplog)
+
+
+@pytest.mark.parametrize("discard", [False, True])
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("shmreplay.segments.segment.SegmentStore.open", OSError(errno.EMFILE, "Too many open files")),
+        ("shmreplay.daemon.arenas.adoption.ManagedArena", OSError(errno.ENOMEM, "Cannot allocate memory")),
+        ("shmreplay.daemon.arenas.adoption.unpack_specs", MemoryError("no room")),
+        ("shmreplay.daemon.arenas.adoption._core.inspect_header", OSError(errno.EIO, "Input/output error")),
+    ],
+)
+def test_what_this_process_lacks_is_not_held_against_an_arena(
+    store: SegmentStore,
+    arena: ManagedArena,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    discard: bool,
+    where: str,
+    error: Exception,
+) -> None:
+    """It stays, with --discard too: nothing is known to be wrong with it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(where, refusing(error))
+        text = left_aside(store, caplog, discard=discard)
+    assert "arena 'a' is not taken over, and stays as it is, with --discard too: it cannot be looked at: " in text
+    assert str(error) in text
+    adopted = Adoption(store, INSTANCE, None, discard=False).adopt_all()
+    assert [one.name for one in adopted] == ["a"]
+    adopted[0].close()
+
+
+@pytest.mark.parametrize("discard", [False, True])
+def test_what_may_be_in_use_is_kept_where_nobody_can_say(
+    store: SegmentStore,
+    arena: ManagedArena,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    discard: bool,
+) -> None:
+    os.pwrite(arena.fds[0], struct.pack("<I", 0), ready_offset(arena.fds[0]))
+    error = OSError(errno.EMFILE, "Too many open files")
+    monkeypatch.setattr("shmreplay.segments.segment_users._can_be_leased", refusing(error))
+    assert "nobody can say whether" in left_aside(store, caplog, discard=discard)
+
+
+@pytest.mark.parametrize("fact", ["boot_id", "own_namespace"])
+def test_without_a_boot_or_a_namespace_no_arena_is_looked_at(
+    store: SegmentStore, arena: ManagedArena, monkeypatch: pytest.MonkeyPatch, fact: str
+) -> None:
+    """All of them would look foreign."""
+    monkeypatch.setattr(f"shmreplay.daemon.arenas.adoption.{fact}", refusing(OSError(errno.EMFILE, "too many")))
+    before = sorted(os.listdir(store.directory))
+    with pytest.raises(OSError, match="too many"):
+        Adoption(store, INSTANCE, None, discard=True)
+    assert sorted(os.listdir(store.directory)) == before
 
 
 def test_a_fault_of_ours_in_one_arena_is_logged_and_sets_it_aside(

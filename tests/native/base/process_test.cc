@@ -21,14 +21,16 @@ uint32_t own_thread() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
 
 void skip(const char* why) { printf("    skipped: %s: %s\n", why, strerror(errno)); }
 
-// Runs `body` as the first process of a pid namespace with a /proc of its own. Only root may make one.
-void in_a_pid_namespace(const std::function<void()>& body) {
+enum class Proc { kOwn, kOuter };
+
+// Runs `body` as the first process of a pid namespace, with a /proc of its own or the outer one's. Only root may.
+void in_a_pid_namespace(Proc proc, const std::function<void()>& body) {
   Child child([&] {
     if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return skip("this user may not make a pid namespace");
     const pid_t first = fork();
     if (first == 0) {
-      const bool mounted = mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                           mount("proc", "/proc", "proc", 0, nullptr) == 0;
+      const bool mounted = proc == Proc::kOuter || (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                                                    mount("proc", "/proc", "proc", 0, nullptr) == 0);
       if (!mounted) {
         skip("this user may not mount /proc");
         _exit(0);
@@ -113,7 +115,7 @@ TEST(a_process_name_with_brackets_and_spaces_does_not_confuse_the_start_time) {
 
 // pidfd_open answers ENOENT, or EINVAL before Linux 6.9. Both may be younger than a clock tick.
 TEST(a_pid_that_a_thread_has_by_now_is_that_of_a_dead_process) {
-  in_a_pid_namespace([] {
+  in_a_pid_namespace(Proc::kOwn, [] {
     const pid_t pid = fork();
     if (pid == 0) {
       for (;;) pause();
@@ -144,6 +146,25 @@ TEST(a_process_without_a_descriptor_left_still_tells_the_dead_from_the_living) {
     CHECK(!process_is_dead(own_pid(), 1));  // its start time cannot be read either
   });
   child.join();
+}
+
+// There, /proc/2 is about another process. What a process reads of itself is right.
+TEST(a_proc_of_another_pid_namespace_says_nothing_about_a_process) {
+  in_a_pid_namespace(Proc::kOuter, [] {
+    CHECK_EQ(own_pid(), 1u);
+    Child other([] { pause(); });
+    const auto pid = static_cast<uint32_t>(other.pid());
+    CHECK_EQ(process_start_time(pid), 0u);
+    CHECK_EQ(process_of_thread(pid), 0u);
+    CHECK(!process_is_dead(pid, 1));
+    const uint64_t start = process_start_time(own_pid());
+    CHECK(start > 0);
+    CHECK(!process_is_dead(own_pid(), start));
+    other.send(SIGKILL);
+    siginfo_t info;
+    CHECK_EQ(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
+    CHECK(process_is_dead(pid, 1));
+  });
 }
 
 TEST(a_thread_belongs_to_its_process_and_is_gone_when_it_has_ended) {

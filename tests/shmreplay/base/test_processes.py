@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from shmreplay import _core
-from shmreplay.base.processes import check_start_time, has_ended, namespace_of, open_process
+from shmreplay.base.processes import check_start_time, has_ended, open_process, own_namespace, pid_namespace_of
 from tests.support.daemons import Run
-from tests.support.namespaces import IN_OWN_PIDS, NEXT_PID, needs_own_pids
+from tests.support.namespaces import IN_OWN_PIDS, NEXT_PID, can_mount, in_own_mounts, needs_own_pids
 
 
 def test_a_process_lives_until_it_has_been_waited_for() -> None:
@@ -94,5 +94,23 @@ def test_a_start_time_that_is_unknown_differs_from_none() -> None:
 
 
 def test_the_namespace_of_a_process_that_is_not_there_is_unknown() -> None:
-    assert namespace_of("self") == namespace_of(os.getpid()) == os.stat("/proc/self/ns/pid").st_ino
-    assert namespace_of(2**22 + 1) is None
+    assert own_namespace() == pid_namespace_of(os.getpid()) == os.stat("/proc/self/ns/pid").st_ino
+    assert pid_namespace_of(2**22 + 1) is None
+
+
+TELL_BOOT = """
+from shmreplay.base.processes import boot_id
+try:
+    boot_id()
+except OSError as error:
+    print(error)
+"""
+HIDDEN_SYS = "mount -t tmpfs -o size=4k tmpfs /proc/sys"
+
+
+@pytest.mark.skipif(not can_mount(HIDDEN_SYS), reason="this user cannot hide /proc/sys")
+def test_a_boot_that_is_hidden_is_an_error_with_the_file_and_what_to_do(run_script: Run) -> None:
+    code, out, err = run_script(TELL_BOOT, wrapper=in_own_mounts(HIDDEN_SYS)).finish()
+    assert (code, err) == (0, "")
+    assert out.startswith("[Errno 2] /proc/sys/kernel/random/boot_id cannot be read")
+    assert "mount all of /proc here" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import platform
@@ -140,6 +141,37 @@ def test_few_mappings_are_told_of(host: FakeHost, limit: str, is_few: bool) -> N
 def test_few_open_files_are_told_of(monkeypatch: pytest.MonkeyPatch, limit: int, is_few: bool) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, limit))
     assert (machine_checks.look_at_open_files().remedy is not None) == is_few
+
+
+def test_limits_of_sizes_are_told_of_with_how_to_raise_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = ((machine_checks.look_at_file_size, "ulimit -f"), (machine_checks.look_at_address_space, "ulimit -v"))
+    for look, remedy in looks:
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: (2**20, resource.RLIM_INFINITY))
+        found = look()
+        assert found.found == "at most 1.0 MiB"
+        assert found.remedy is not None
+        assert remedy in found.remedy
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert (look().found, look().remedy) == ("no limit", None)
+
+
+def test_a_client_has_the_soft_limit_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 65536))
+    assert machine_checks.look_at_open_files().found == "at most 65536; a client 1024, unless ulimit -n raises it"
+
+
+def test_a_proc_that_cannot_be_read_is_told_of_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine_checks.look_at_proc().remedy is None
+    monkeypatch.setattr(os, "readlink", lambda path: "1000000")
+    assert machine_checks.look_at_proc().found == "it is that of another pid namespace"
+
+    def hide() -> str:
+        raise OSError(errno.ENOENT, "/proc/sys/kernel/random/boot_id cannot be read")
+
+    monkeypatch.setattr(machine_checks, "boot_id", hide)
+    found = machine_checks.look_at_proc()
+    assert found.found == "/proc/sys/kernel/random/boot_id cannot be read"
+    assert found.remedy is not None
 
 
 def test_a_lockable_memory_that_is_bounded_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
