@@ -28,7 +28,7 @@ from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.control.socket_directory import make_socket_directory
 from shmreplay.daemon.figures.long_waits import LongWaits
 from shmreplay.daemon.figures.status import status_line
-from shmreplay.daemon.loop.event_loop import LoopPolicy
+from shmreplay.daemon.loop import event_loop
 from shmreplay.daemon.loop.unix_listener import UnixListener
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.process.activation import take_listener
@@ -299,8 +299,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         configure_logs(config.log_level, config.log_format, config.instance)
         # It forks, so it must run before there are threads.
         _core.prove_robust_lock()
-        asyncio.set_event_loop_policy(LoopPolicy())
-        asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
+        event_loop.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
         code = 0
     except (ShmReplayError, OSError, RuntimeError, ValueError) as error:
         notifier.failed(str(error))

@@ -60,6 +60,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
         "gymnasium",
         "transitions",
         "sb3",
+        "cleanrl",
         "demo",
         "cli/terminal",
         "cli/figures",

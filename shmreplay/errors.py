@@ -69,6 +69,10 @@ class DaemonUnavailable(ShmReplayError, ConnectionError):
     """No daemon answers at the address, or the connection was lost."""
 
 
+class LockTimeout(ShmReplayError):
+    """One and the same process kept an arena's lock for all of a call's timeout: it is stopped, or frozen."""
+
+
 class LayoutMismatch(ShmReplayError):
     """The segment was laid out by another version or build of shmreplay."""
 
@@ -113,6 +117,7 @@ _BY_NAME: dict[str, type[Exception]] = {
         SignatureMismatch,
         ArenaFull,
         DaemonUnavailable,
+        LockTimeout,
         LayoutMismatch,
         SegmentFailed,
         SessionLost,

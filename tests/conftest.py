@@ -39,7 +39,7 @@ first_seen = pytest.StashKey[dict[str, str]]()  # segment -> the test after whos
 # `make test` takes the same examples each time, `make test-long` others each time; "dev" is for a run by hand.
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True, max_examples=50)
-hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=200)
+hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=120)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 

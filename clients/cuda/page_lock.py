@@ -13,12 +13,12 @@ import ctypes
 import logging
 import math
 import mmap
-import threading
 import time
 from types import TracebackType
 from typing import Literal
 
 from shmreplay.base.host_memory import show_bytes
+from shmreplay.base.once import Once
 from shmreplay.base.own_thread import OwnThread, Threads
 from shmreplay.clients.cuda.device import Attribute, Device
 from shmreplay.clients.cuda.errors import CudaError, Result
@@ -85,7 +85,7 @@ class PageLock:
         self._pieces: list[tuple[int, int]] = []  # address and bytes of what is registered
         self._state: State = "waiting"
         self._reason = ""
-        self._settled, self._end = threading.Event(), threading.Event()
+        self._settled, self._end = Once(), Once()
         self._thread = OwnThread(page_lock_threads, self, "shmreplay-page-lock", "end other threads")
         try:
             if not self._thread.start(self._run):
@@ -99,12 +99,12 @@ class PageLock:
         """The state: "waiting" for `after`, "registering", "registered" (the GPU may read all of the memory), "refused"
         (nothing is registered) or "closed".
         """
-        return self._state if self._device.driver.is_own and not self._end.is_set() else "closed"
+        return self._state if self._device.driver.is_own and not self._end.is_set else "closed"
 
     @property
     def is_over(self) -> bool:
         """Whether it was ended and nothing is registered any more."""
-        return self._end.is_set() and self._thread.has_ended
+        return self._end.is_set and self._thread.has_ended
 
     @property
     def reason(self) -> str:
@@ -117,7 +117,10 @@ class PageLock:
         return sum(size for _, size in self._pieces) / self._num_bytes
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until it is neither "waiting" nor "registering". Returns whether that is so. Ctrl-C ends the wait."""
+        """Waits until it is neither "waiting" nor "registering". Returns whether that is so.
+
+        Ctrl-C ends the wait, and handlers of signals may wait, too.
+        """
         return not self._device.driver.is_own or self._settled.wait(timeout_s)
 
     def end(self) -> None:

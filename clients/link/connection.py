@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shmreplay import _core
-from shmreplay.clients.link.daemon_user import check_place, daemon_user, owners_of_segments, user_name
+from shmreplay.base.user_names import user_name
+from shmreplay.clients.link.daemon_user import check_place, daemon_user, owners_of_segments
 from shmreplay.errors import DaemonUnavailable, ShmReplayError
 from shmreplay.protocol import (
     MAX_FDS,
@@ -374,12 +375,13 @@ def _can_read(sock: socket.socket, timeout_s: float) -> bool:
 
 def _why_denied(path: str) -> str:
     """Says who may connect to a socket that this user may not connect to: its owner and perhaps its group."""
-    where = path
-    try:
-        status = os.stat(path)
-    except PermissionError:  # this user may not enter the directory; its group says who may
-        where = os.path.dirname(path)
-        status = os.stat(where)
+    where = os.path.abspath(path)
+    while True:  # up to the directory that this user may not enter: its owner and group say who may
+        try:
+            status = os.stat(where)
+            break
+        except PermissionError:
+            where = os.path.dirname(where)
     owner, group = user_name(status.st_uid), _group_name(status.st_gid)
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o070:

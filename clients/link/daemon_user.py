@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import pwd
 import socket
 import struct
 
+from shmreplay.base.user_names import user_name
 from shmreplay.protocol import Message
 
 _CREDENTIALS = struct.Struct("3i")
@@ -57,11 +57,3 @@ def _ancestors(directory: str) -> list[str]:
     while (above := os.path.dirname(found[-1])) != found[-1]:
         found.append(above)
     return found
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, or the number if it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

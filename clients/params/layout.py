@@ -48,7 +48,7 @@ class ParamsLayout:
     @classmethod
     def of_tree(cls, tree: Any, table_name: str) -> ParamsLayout:
         """Reads a tree of arrays. Raises TypeError, ValueError as `Table` does."""
-        sig = Signature.from_tree({PARAMS: tree}, table_name)
+        sig = Signature.from_tree({PARAMS: tree}, table_name, most_columns=None)  # joined below if there are too many
         (node,) = _children(sig.root)
         return cls(node, sig.leaves)
 

@@ -139,20 +139,13 @@ class ReplayBuffer(buffers.ReplayBuffer):
     ) -> None:
         """Adds a transition of each environment. It can be sampled from the next call on, or when its episode ends."""
         num: int = self.n_envs
-        layout = self._transitions.layout
         terminated = truncated = self._nobody
         if np.count_nonzero(done):
             over = np.asarray(done).astype(np.bool_).reshape(num)
             if self.handle_timeout_termination:
                 truncated = np.array([info.get("TimeLimit.truncated", False) for info in infos], np.bool_) & over
             terminated = over & ~truncated
-        step = {
-            "action": layout.action(action, num),
-            "reward": np.asarray(reward, np.float32).reshape(num),
-            "terminated": terminated,
-            "truncated": truncated,
-        }
-        self._transitions.add(step, layout.whole(obs, num), layout.whole(next_obs, num))
+        self._transitions.add_transitions(obs, next_obs, action, reward, terminated, truncated)
         self.pos += 1
         if self.pos == self.buffer_size:
             self.full, self.pos = True, 0

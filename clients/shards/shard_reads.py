@@ -157,8 +157,7 @@ class ShardReads:
             status, positions = self._look_up(batch, wanted)
             if status == 0:
                 break
-            if not self._shards[batch.shard]._recover(status):
-                self._shards[batch.shard]._raise_status(status, "get", timeout_s)
+            self._shards[batch.shard]._recover_or_raise(status, "get", timeout_s)
         if batch.done == 0:
             return self._arrange("get", columns, None, False, deadline).empty()
         native = NativeBatch(*batch.release(np.argsort(positions, kind="stable"), False)[0])

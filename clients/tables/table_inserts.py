@@ -32,7 +32,8 @@ class TableInserts(Handle):
             timeout_s: seconds to wait for the rate limiter and, in tables that evict no items, for room.
 
         Returns:
-            The item's key.
+            The item's key. If a signal handler raises when the item is already in, its key is lost with the call; the
+            error of `insert_batch` has the keys in that case.
 
         Raises:
             RateLimitTimeout: not admitted in time; nothing was inserted.
@@ -101,17 +102,18 @@ class TableInserts(Handle):
         values: Any,
     ) -> None:
         """Inserts steps, and puts the keys of those that went in into the list, also if it raises."""
-        while True:
-            self._check_open()
-            status, raised, bad = self._native.insert_batch(steps, priorities, timeout_s, values, went_in)
+
+        def insert(native: _core.Table) -> tuple[int, None]:
+            status, raised, bad = native.insert_batch(steps, priorities, timeout_s, values, went_in)
             if bad >= 0 and priorities is not None:
                 raise ValueError(f"{self._where}: priorities[{bad}] is {priorities[bad]}; {EXPECTED_PRIORITY}")
             if raised is not None:
                 raise raised
-            if status == 0:
-                return
-            if went_in or not self._recover(status):
-                self._raise_status(status, "insert_batch", timeout_s, keys=went_in[0] if went_in else None)
+            if status != 0 and went_in:
+                self._raise_status(status, "insert_batch", timeout_s, keys=went_in[0])
+            return status, None
+
+        self._repeat("insert_batch", timeout_s, insert)
 
     def extend(
         self,

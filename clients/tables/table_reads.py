@@ -129,17 +129,17 @@ class TableReads(Handle, Sampled):
         layout = None
         if columns is not None:
             layout = self._arrange("get", columns, None, False, timeout_s).layout
-        while True:
-            self._check_open()
-            status, done, parts, _, raised = self._native.get(wanted, timeout_s, layout)
+
+        def look_up(native: _core.Table) -> tuple[int, tuple[int, Any]]:
+            status, done, parts, _, raised = native.get(wanted, timeout_s, layout)
             if raised is not None:
                 raise raised
-            if status == 0 and parts is not None:
-                return Batch(NativeBatch(*parts), done, self._sig, 0.0, ragged=ragged)
-            if status == 0:
-                return self._arrange("get", columns, None, False, timeout_s).empty()
-            if not self._recover(status):
-                self._raise_status(status, "get", timeout_s)
+            return status, (done, parts)
+
+        done, parts = self._repeat("get", timeout_s, look_up)
+        if parts is None:
+            return self._arrange("get", columns, None, False, timeout_s).empty()
+        return Batch(NativeBatch(*parts), done, self._sig, 0.0, ragged=ragged)
 
     def keys(self) -> NDArray[np.int64]:
         """Keys of the live items in insertion order, int64 `[len(table)]`.

@@ -103,10 +103,25 @@ class TransitionTable:
         pending = 0 if self._rows is None else int(np.count_nonzero(self._rows.under_way))
         return min(len(self.handle) + pending, self.spec.max_size)
 
-    def add(self, step: dict[str, Any], observation: Any, next_observation: Any) -> None:
-        """Writes a transition of each environment. The observations are whole, as `Layout.whole` makes them."""
-        layout, told = self.layout, None
-        step["observation"] = layout.newest(observation)
+    def add_transitions(
+        self,
+        observation: Any,
+        next_observation: Any,
+        action: Any,
+        reward: Any,
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> None:
+        """Writes a transition of each environment, of whatever NumPy reads as arrays of the spaces' shapes."""
+        num, layout, told = self._num_streams, self.layout, None
+        observation, next_observation = layout.whole(observation, num), layout.whole(next_observation, num)
+        step = {
+            "observation": layout.newest(observation),
+            "action": layout.action(action, num),
+            "reward": np.asarray(reward, np.float32).reshape(num),
+            "terminated": terminated,
+            "truncated": truncated,
+        }
         following = layout.newest(next_observation)
         if following is not next_observation:  # stacks: all frames tell whether the episode goes on
             told = (layout.arrays(observation), layout.arrays(next_observation))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from shmreplay import NStep, Table
 from shmreplay.base.checks import check_int
@@ -25,12 +26,14 @@ def transitions_spec(
     steps_per_episode: float,
     sampler: Selector,
     rate_limiter: RateLimiter | None,
+    drops_short: bool = False,
 ) -> Table:
     """The table of so many transitions.
 
     Args:
         num_streams: environments of the one process that writes; None: several processes write, of any number.
         steps_per_episode: steps of an episode, on average; each has one more row.
+        drops_short: whether the last starts of an episode, which have fewer than `n_steps`, are no transitions.
 
     Raises:
         ValueError, TypeError: an argument is out of range.
@@ -41,11 +44,13 @@ def transitions_spec(
         raise ValueError(f"replay buffer: steps_per_episode is {steps_per_episode!r}; expected at least 1")
     frames = layout.parts.frames if isinstance(layout.parts, Part) else 1
     streams = num_streams or 1
+    stack = {"observation": frames} if frames > 1 else None
+    item = NStep(n_steps, stack=stack, at_start=at_start)
     return Table(
         name,
         layout.signature(),
         max_size,
-        item=NStep(n_steps, stack={"observation": frames} if frames > 1 else None, at_start=at_start),
+        item=replace(item, at_end="skip") if drops_short else item,
         sampler=sampler,
         rate_limiter=MinSize(1) if rate_limiter is None else rate_limiter,
         capacity_steps=math.ceil(max_size * (1 + 1 / steps_per_episode)) + (SPARE_STEPS + n_steps + frames) * streams,

@@ -12,7 +12,7 @@ from typing import TypeVar
 from shmreplay import _core
 from shmreplay.daemon.loop.bounded_wait import within
 from shmreplay.daemon.loop.workers import Workers
-from shmreplay.errors import SegmentFailed, ShmReplayError, TableNotFound
+from shmreplay.errors import LockTimeout, SegmentFailed, TableNotFound
 from shmreplay.protocol import Deadline
 from shmreplay.tables.table import Table
 
@@ -20,7 +20,6 @@ log = logging.getLogger("shmreplayd")
 
 STOP_TIMEOUT_S = 5.0  # for an arena's lock; if its holder is stopped, the arena is removed without it
 TURN_S = 1.0  # how long a call may wait for the arena's lock while other calls of the daemon wait for their turn
-_STUCK = _core.STATUS_ERRORS[_core.STATUS_LOCK_TIMEOUT][1]  # how the core says that the lock was not free in time
 Result = TypeVar("Result")
 
 
@@ -74,7 +73,7 @@ class ManagedArena:
     async def in_turn(self, workers: Workers, deadline: Deadline, call: Callable[[float], Result]) -> Result:
         """Runs `call(seconds)` on a worker, which waits so long for the arena's lock; again and again until it gets it.
 
-        Raises ShmReplayError if it has not got it at the deadline.
+        Raises LockTimeout if it has not got it at the deadline.
         """
         while True:
             try:
@@ -84,18 +83,16 @@ class ManagedArena:
             try:
                 remaining_s = deadline.remaining_s()
                 return await workers.run(call, TURN_S if remaining_s is None else min(TURN_S, remaining_s))
-            except ShmReplayError as error:
-                if not str(error).endswith(_STUCK):
-                    raise
+            except LockTimeout as error:
                 if deadline.is_over:
                     raise self._locked_out(deadline) from error
             finally:
                 self._turn.release()
 
-    def _locked_out(self, deadline: Deadline) -> ShmReplayError:
+    def _locked_out(self, deadline: Deadline) -> LockTimeout:
         holder = self.lock_holder_pid()
         who = "other calls have" if holder is None else f"process {holder} has"
-        return ShmReplayError(
+        return LockTimeout(
             f"arena {self.name!r}: {who} kept the arena's lock for all of timeout_s={deadline.timeout_s:g}; is a "
             "process stopped? Continue it (SIGCONT), or kill it"
         )

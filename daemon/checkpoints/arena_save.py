@@ -21,7 +21,7 @@ from shmreplay.base.host_memory import check_memory, show_bytes
 from shmreplay.checkpoints.checkpoint_file import RECORDS, SLICE_BYTES, Bytes, CheckpointWriter, SectionKind
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.loop.workers import REMEDY
-from shmreplay.errors import CheckpointFailed, ShmReplayError
+from shmreplay.errors import CheckpointFailed, LockTimeout
 
 NUM_SLICES = 11  # 44 MiB; with the rest that a save needs, this stays below OTHER_BYTES
 OTHER_BYTES = 64 * 2**20  # memory that a save needs in addition to the copy of the index
@@ -59,24 +59,27 @@ class ArenaSave:
     def run(self, writer: CheckpointWriter) -> dict[str, Any]:
         """Writes the arena's sections. Returns the arena's counters at the instant that the checkpoint shows.
 
-        Raises CheckpointFailed, with the reason, if the checkpoint is given up; ShmReplayError if there is too little
-        memory for the copy of the index; OSError if the file cannot be written.
+        Raises CheckpointFailed, with the reason, if the checkpoint is given up; LockTimeout, which names the process,
+        if one holds the arena's lock for too long; ShmReplayError if there is too little memory for the copy of the
+        index; OSError if the file cannot be written.
         """
+        try:
+            return self._run(writer)
+        except LockTimeout as error:
+            holder = self.arena.lock_holder_pid()
+            if holder is None:
+                raise
+            raise LockTimeout(
+                f"process {holder} holds its lock ({error}); continue it (SIGCONT), or kill it"
+            ) from error
+
+    def _run(self, writer: CheckpointWriter) -> dict[str, Any]:
         native = self.arena.native
         purpose = f"a checkpoint of arena {self.arena.name!r}, with a copy of its index,"
         check_memory(native.stats()["index_bytes"] + OTHER_BYTES, purpose)
         save = _core.CheckpointSave(native)
         pid = os.getpid()
-        try:
-            index, generation = native.open_session(pid, _core.process_start_time(pid), LOCK_TIMEOUT_S)
-        except ShmReplayError as error:
-            holder = self.arena.lock_holder_pid()
-            if holder is None:
-                raise
-            raise CheckpointFailed(
-                f"no checkpoint was saved: process {holder} holds the lock of arena {self.arena.name!r} ({error}); "
-                "continue it (SIGCONT), or kill it"
-            ) from error
+        index, generation = native.open_session(pid, _core.process_start_time(pid), LOCK_TIMEOUT_S)
         try:
             if save.take(index, generation, LOCK_TIMEOUT_S):
                 raise CheckpointFailed(f"arena {self.arena.name!r}: another checkpoint of it is already being saved")

@@ -28,6 +28,7 @@ from shmreplay.errors import (
     CheckpointFailed,
     CheckpointNotFound,
     DamagedCheckpoint,
+    LockTimeout,
     SegmentFailed,
     ShmReplayError,
     TableClosed,
@@ -57,6 +58,7 @@ class Checkpoints:
         self._is_closing = False
         self._timer: asyncio.Task[None] | None = None
         self._outcome = LastOutcome()
+        self._up_to_date: str | None = None  # the checkpoint that made the last save needless
         self._directory: CheckpointDirectory | None = None
         self._retention: Retention | None = None
         self._directory_lock: LockFile | None = None
@@ -119,7 +121,7 @@ class Checkpoints:
     async def _save_and_log(self) -> None:
         """Saves; logs any error, because the next checkpoint may succeed."""
         try:
-            await self.save(lambda describe: None)
+            await self.save(lambda describe: None, only_new=True)
         except PartlySaved as error:
             log.error("%s", error)
         except (ShmReplayError, OSError) as error:
@@ -127,11 +129,12 @@ class Checkpoints:
         except Exception:
             log.exception("no checkpoint was saved")
 
-    async def save(self, on_progress: OnProgress) -> str:
+    async def save(self, on_progress: OnProgress, *, only_new: bool = False) -> str:
         """Saves all arenas into a new checkpoint, removes old ones, and returns the path of the new one.
 
+        With `only_new`, the path of the newest one if that says the same of the tables; then nothing is removed.
         Raises CheckpointFailed or OSError with the reason; the earlier checkpoints are then all still there. If an
-        arena has failed, it raises PartlySaved once the others are saved.
+        arena has failed, or a stopped process holds its lock, it raises PartlySaved once the others are saved.
         """
         directory = self.directory
         on_progress(self.describe)
@@ -143,7 +146,9 @@ class Checkpoints:
             try:
                 if not self._registry.arenas:
                     raise CheckpointFailed("no checkpoint was saved: there are no tables")
-                path, num_bytes, failed = await self._workers.run(self._write, directory, self._registry.arenas)
+                path, num_bytes, failed = await self._workers.run(
+                    self._write, directory, self._registry.arenas, only_new
+                )
             except BaseException as error:
                 self._outcome.failed(str(error) or type(error).__name__)
                 raise
@@ -152,7 +157,10 @@ class Checkpoints:
                 self._current = None
         seconds = time.monotonic() - started
         self._outcome.saved(path, num_bytes, seconds)
-        log.info("checkpoint %s saved: %s in %.2f s", path, show_bytes(num_bytes), seconds)
+        if path == self._up_to_date:
+            log.info("no checkpoint was saved: nothing is new since %s", path)
+        else:
+            log.info("checkpoint %s saved: %s in %.2f s", path, show_bytes(num_bytes), seconds)
         if failed:
             reason = f"checkpoint {path} was saved without {'; without '.join(failed)}"
             self._outcome.failed(reason)
@@ -174,27 +182,38 @@ class Checkpoints:
             await asyncio.sleep(LOG_S)
             log.info("%s", self.describe())
 
-    def _write(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int, list[str]]:
-        """Writes the file and removes old ones; an arena that has failed is left out. Runs in a worker thread.
+    def _write(
+        self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena], only_new: bool
+    ) -> tuple[str, int, list[str]]:
+        """Writes the file and removes old ones. Runs in a worker thread.
 
-        Returns the path, its size, and what was left out and why. If an arena fails while it is written, the file is
-        begun again without it.
+        An arena that has failed, or whose lock a stopped process holds, is left out. Returns the path, its size, and
+        what was left out and why. If that shows while an arena is written, the file is begun again without it.
         """
+        assert self._retention is not None
         directory.remove_partial_files()
         failed: list[str] = []
+        self._up_to_date = None
+        newest = self._retention.newest(lambda: self._is_closing) if only_new else None
         while True:
             try:
-                path, num_bytes = self._write_all(directory, arenas)
+                path, num_bytes, content = self._write_all(directory, arenas, newest)
+            except _NothingNew as same:
+                self._up_to_date = same.path
+                return same.path, os.stat(same.path).st_size, failed
             except _ArenaFailed as error:
                 failed.append(str(error))
                 arenas = [arena for arena in arenas if not set(_wholes(arena)) & set(_wholes(error.arena))]
                 if not arenas:
                     raise CheckpointFailed(f"no checkpoint was saved: {'; '.join(failed)}") from error
             else:
-                self._remove_old(path, arenas)
+                self._remove_old(path, arenas, content)
                 return path, num_bytes, failed
 
-    def _write_all(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int]:
+    def _write_all(
+        self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena], newest: tuple[str, bytes] | None
+    ) -> tuple[str, int, bytes]:
+        """Returns the path, its size and its content. Raises _NothingNew if the `newest` one has the same content."""
         for arena in arenas:  # before the manifest, which reads all of them
             self._check(arena, arena.check_usable)
         with directory.create() as (fd, path):
@@ -207,24 +226,27 @@ class Checkpoints:
                         "checkpoint: table %r at insert %d, %d items", table["name"], table["inserts"], table["size"]
                     )
             writer.end()
-        return path, writer.num_bytes
+            content = writer.content.value()
+            if newest is not None and newest[1] == content:
+                raise _NothingNew(newest[0])
+        return path, writer.num_bytes, content
 
     @staticmethod
     def _check(arena: ManagedArena, work: Callable[[], Result]) -> Result:
-        """Does some work on an arena. Raises _ArenaFailed if the arena has failed, CheckpointFailed if it is gone."""
+        """Does some work on an arena. Raises _ArenaFailed if it must be left out, CheckpointFailed if it is gone."""
         try:
             return work()
-        except SegmentFailed as error:
+        except (SegmentFailed, LockTimeout) as error:
             raise _ArenaFailed(arena, error) from error
         except (TableClosed, TableNotFound) as error:
             text = f"no checkpoint was saved: arena {arena.name!r} was dropped meanwhile"
             raise CheckpointFailed(text) from error
 
-    def _remove_old(self, path: str, arenas: Iterable[ManagedArena]) -> None:
+    def _remove_old(self, path: str, arenas: Iterable[ManagedArena], content: bytes) -> None:
         """Removes old checkpoints. Only logs errors: the new one is saved in any case."""
         assert self._retention is not None
         try:
-            self._retention.saved(path, (table.name for arena in arenas for table in arena.tables))
+            self._retention.saved(path, (table.name for arena in arenas for table in arena.tables), content)
             for removed in self._retention.remove_old(self._registry.dropped, lambda: self._is_closing):
                 log.info("checkpoint %s removed; the newest %d are kept", removed, self._options.keep)
         except (CheckpointFailed, OSError) as error:
@@ -361,7 +383,7 @@ class Checkpoints:
     async def _save_last(self) -> None:
         await self._registry.set_stopping(True)
         try:
-            await self.save(lambda describe: None)
+            await self.save(lambda describe: None, only_new=True)
         except Exception as error:
             await self._registry.set_stopping(False)
             reason = str(error) or type(error).__name__
@@ -382,10 +404,18 @@ class PartlySaved(CheckpointFailed):
     """A checkpoint was saved, without the arenas that have failed. The text names both."""
 
 
-class _ArenaFailed(Exception):
-    """An arena cannot be saved, because it has failed."""
+class _NothingNew(Exception):
+    """The newest checkpoint says the same, so what was written is removed."""
 
-    def __init__(self, arena: ManagedArena, error: SegmentFailed) -> None:
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class _ArenaFailed(Exception):
+    """An arena cannot be saved: it has failed, or a stopped process holds its lock."""
+
+    def __init__(self, arena: ManagedArena, error: ShmReplayError) -> None:
         tables = ", ".join(dict.fromkeys(map(repr, _wholes(arena))))
         super().__init__(f"arena {arena.name!r}, which has table {tables}: {error}")
         self.arena = arena

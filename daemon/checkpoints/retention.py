@@ -65,6 +65,7 @@ class Retention:
         self.keep = keep
         self._known: dict[Identity, frozenset[str] | None] = {}
         self._told: set[str] = set()  # paths for which the log has said why they are kept
+        self._contents: dict[Identity, bytes] = {}  # of checkpoints that were written or read here
         self._strange = set(directory.checkpoints())
 
     @property
@@ -83,9 +84,24 @@ class Retention:
         """Tables were taken over from the previous daemon: its checkpoints may now be removed."""
         self._strange.clear()
 
-    def saved(self, path: str, tables: Iterable[str]) -> None:
+    def saved(self, path: str, tables: Iterable[str], content: bytes) -> None:
         """This daemon has just written the checkpoint, so it need not be verified."""
         self._remember(path, tables)
+        self._contents = {_identity(path): content}  # only the newest is ever asked for
+
+    def newest(self, is_stopping: Callable[[], bool]) -> tuple[str, bytes] | None:
+        """The newest checkpoint and its content; None if it is damaged, or is none that the tables come from.
+
+        Reads it, once, if this daemon did not write it. Raises as `remove_old`.
+        """
+        paths = self._directory.checkpoints()
+        if not paths or paths[0] in self._strange:
+            return None
+        identity = _identity(paths[0])
+        if identity not in self._contents:
+            self._known[identity] = self._read(paths[0], is_stopping)
+        content = self._contents.get(identity)
+        return None if content is None else (paths[0], content)
 
     def _remember(self, path: str, tables: Iterable[str]) -> None:
         self._known[_identity(path)] = frozenset(tables)
@@ -121,6 +137,7 @@ class Retention:
             if found["label"] != self._directory.label:
                 log.warning("%s is kept, and not counted: its label is %r", path, found["label"])
                 return None
+            self._contents[_identity(path)] = found["content"]
             return frozenset(table["name"] for state in found["states"] for table in state["tables"])
         except _Stopped:
             raise CheckpointFailed("the daemon is stopping") from None

@@ -28,6 +28,7 @@ from shmreplay.errors import ShmReplayError
 from shmreplay.estimates import estimate
 from shmreplay.protocol import default_socket_paths, package_version
 from shmreplay.segments.page_policy import PagePolicy
+from shmreplay.segments.segment import default_instance
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table import Table
 from shmreplay.tables.table_config import TablesRefused, tables_in
@@ -169,6 +170,7 @@ def _config(
     if options.embedded:
         values.setdefault("log.level", SettingValue("WARNING"))
     values.setdefault("daemon.socket", SettingValue(default_socket_paths()[0]))
+    values.setdefault("daemon.instance", SettingValue(default_instance()))
     settings = {setting.key: values.get(setting.key, SettingValue(setting.default)) for setting in SETTINGS}
     value = {key: setting.value for key, setting in settings.items()}
     group: Group | None = value["daemon.group"]

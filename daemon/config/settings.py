@@ -72,7 +72,8 @@ SETTINGS = (
         "daemon.instance",
         INSTANCE,
         ("--instance",),
-        "name of the instance, part of its segments' names; only one daemon may run it (default: default)",
+        "name of the instance, part of its segments' names; only one daemon may run it (default: default for root, "
+        "user-UID for others)",
         "default",
         "NAME",
     ),

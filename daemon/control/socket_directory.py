@@ -47,6 +47,13 @@ def _share(directory: str, group_id: int, group_name: str | None) -> None:
 def _own_socket() -> str:
     """A socket path that this user can use, and how clients find it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isdir(runtime):
+    if _can_make_in(runtime):  # after `su` it may be another user's
         return f"{os.path.join(runtime, 'shmreplay', 'default.sock')}, where clients look by default"
-    return f"{os.path.expanduser('~/.shmreplay/default.sock')}, and give clients that path in SHMREPLAY_SOCKET"
+    home = os.path.expanduser("~")
+    own = f"{home}/.shmreplay" if _can_make_in(home) else f"/tmp/shmreplay-{os.geteuid()}"
+    return f"{own}/default.sock, and give clients that path in SHMREPLAY_SOCKET"
+
+
+def _can_make_in(directory: str) -> bool:
+    """Whether this user can make a directory there."""
+    return os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)

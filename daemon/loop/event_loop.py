@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import Any
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 class LastingSelector(selectors.EpollSelector):
@@ -24,9 +28,23 @@ class LastingSelector(selectors.EpollSelector):
             return super().register(fileobj, events, data)
 
 
-class LoopPolicy(asyncio.DefaultEventLoopPolicy):
-    """Makes loops with that selector."""
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A new loop with that selector."""
+    return asyncio.SelectorEventLoop(LastingSelector())
 
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """A new loop."""
-        return asyncio.SelectorEventLoop(LastingSelector())
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Runs a coroutine on a loop with that selector, as `asyncio.run` does."""
+    if sys.version_info < (3, 11):  # without a Runner; later Pythons deprecate policies
+        return _run_by_policy(main)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main)
+
+
+def _run_by_policy(main: Coroutine[Any, Any, Result]) -> Result:
+    class Policy(asyncio.DefaultEventLoopPolicy):
+        def new_event_loop(self) -> asyncio.AbstractEventLoop:
+            return new_event_loop()
+
+    asyncio.set_event_loop_policy(Policy())
+    return asyncio.run(main)

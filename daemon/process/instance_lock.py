@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from shmreplay.base.lock_file import Held, LockFile
+from shmreplay.base.user_names import user_name
 from shmreplay.daemon.process.parent import Parent
 from shmreplay.errors import ShmReplayError
-from shmreplay.segments.segment import SegmentStore, lock_name
+from shmreplay.segments.segment import SegmentStore, default_instance, lock_name
 
 
 class InstanceLock:
@@ -29,10 +30,22 @@ class InstanceLock:
             ) from None
         except OSError as error:
             raise ShmReplayError(
-                f"the lock of instance {instance!r} cannot be opened: {error}; "
-                "if another user runs that instance, choose another --instance"
+                f"the lock of instance {instance!r} cannot be opened: {error}; {self._advice()}"
             ) from error
         self._file.write(f"{os.getpid()}\n{socket}\n" + ("" if parent is None else f"{parent.line()}\n"))
+
+    def _advice(self) -> str:
+        """What to do about a lock file that cannot be opened."""
+        try:
+            owner = os.lstat(self.path).st_uid
+        except OSError:
+            owner = os.geteuid()
+        if owner == os.geteuid():
+            return "make it accessible, or choose another --instance"
+        return (
+            f"it belongs to user {user_name(owner)}, who runs that instance or left it; choose another "
+            f"--instance, such as {default_instance()}"
+        )
 
     def release(self) -> None:
         """Removes the file and releases the lock."""

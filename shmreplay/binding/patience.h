@@ -122,6 +122,4 @@ inline nb::object take_raised() {
   return value == nullptr ? nb::none() : nb::steal(value);
 }
 
-inline constexpr Wait kTryOnly{0, nullptr, true};
-
 }  // namespace shmreplay

@@ -21,7 +21,7 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kForked, "SessionLost", "this handle belongs to the parent process; open the table anew"},
     {Status::kFailed, "SegmentFailed",
      "the arena's index is damaged and cannot be trusted; restart the daemon with --discard, or restore a checkpoint"},
-    {Status::kLockTimeout, "ShmReplayError",
+    {Status::kLockTimeout, "LockTimeout",
      "one and the same holder has kept the arena's lock for all of the call's timeout; is that process stopped?"},
     {Status::kArenaFull, "ArenaFull", "the arena has no free chunk; raise capacity_steps"},
     {Status::kNoStreams, "ShmReplayError", "all streams of the arena are open; close writers or raise max_streams"},

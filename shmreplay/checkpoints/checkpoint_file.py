@@ -12,11 +12,12 @@ kind has.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, BinaryIO
@@ -37,6 +38,7 @@ MAX_PLAIN_BYTES = 64 * 2**20  # largest section of msgpack
 MARK = b"SECT"
 _PREAMBLE = struct.Struct("<8sII")
 _HEADER = struct.Struct("<4sHHQQII")
+_CONTENT = struct.Struct("<HHII")
 _LIMITS: dict[str, Any] = {"max_array_len": 2**20, "max_map_len": 2**20}
 
 Bytes = npt.NDArray[np.uint8]
@@ -67,6 +69,7 @@ class Section:
     number: int
     table: int
     offset: int  # of its header in the file
+    crc: int
     payload: Bytes
 
     @property
@@ -75,10 +78,34 @@ class Section:
         return f"section {self.number} ({self.kind.name.lower()}) at offset {self.offset}"
 
 
+class Content:
+    """What a checkpoint says of its tables, as one number: equal for two of them, also if they are of two moments.
+
+    It is made of the sections' checksums, so two contents that differ are equal once in 2^32 times.
+    """
+
+    def __init__(self) -> None:
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, kind: int, arena: int, table: int, crc: int) -> None:
+        """Adds a section of records."""
+        self._digest.update(_CONTENT.pack(kind, arena, table, crc))
+
+    def add_plain(self, kind: int, arena: int, value: Mapping[str, Any]) -> None:
+        """Adds a section of msgpack. When it was written does not count, nor where its sections begin."""
+        timeless = {name: value[name] for name in sorted(value) if name not in ("created", "moment")}
+        packed: bytes = msgpack.packb(timeless, use_bin_type=True)
+        self.add(kind, arena, 0, zlib.crc32(packed))
+
+    def value(self) -> bytes:
+        return self._digest.digest()
+
+
 class CheckpointWriter:
     """Writes sections to a descriptor, which the caller closes."""
 
     def __init__(self, fd: int) -> None:
+        self.content = Content()
         self._fd = fd
         self._number = 0
         self._crc = 0
@@ -89,6 +116,8 @@ class CheckpointWriter:
     def write_plain(self, kind: SectionKind, value: object, arena: int = 0) -> None:
         """Writes a value as msgpack. Raises OSError as write(2) does."""
         self.write(kind, np.frombuffer(msgpack.packb(value, use_bin_type=True), np.uint8), arena)
+        if kind is not SectionKind.END and isinstance(value, Mapping):
+            self.content.add_plain(kind, arena, value)
 
     def write(self, kind: SectionKind, payload: Bytes, arena: int = 0, table: int = 0) -> None:
         """Writes a section. Raises OSError as write(2) does."""
@@ -98,6 +127,8 @@ class CheckpointWriter:
         self._write(payload.data)
         self._crc = zlib.crc32(crc.to_bytes(4, "little"), self._crc)
         self._number += 1
+        if kind >= RECORDS:
+            self.content.add(kind, arena, table, crc)
 
     def end(self) -> None:
         """Writes the end section: the number of sections, and a checksum of their checksums."""
@@ -176,7 +207,7 @@ class CheckpointReader:
             raise self.damaged(f"it is of unknown kind {kind}")
         if num_bytes > (SLICE_BYTES if kind >= RECORDS else MAX_PLAIN_BYTES):
             raise self.damaged(f"its length is {num_bytes} bytes, which is too long")
-        section = Section(SectionKind(kind), arena, number, table, offset, self._payload(num_bytes))
+        section = Section(SectionKind(kind), arena, number, table, offset, crc, self._payload(num_bytes))
         self._at = section.name
         if (
             zlib.crc32(section.payload.data, zlib.crc32(_HEADER.pack(mark, kind, arena, number, num_bytes, table, 0)))
@@ -239,18 +270,25 @@ class CheckpointReader:
 
 
 def verify(path: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Reads a whole checkpoint. Returns its manifest, with `num_bytes` and a list of `states`, one an arena.
+    """Reads a whole checkpoint. Returns its manifest, with `num_bytes`, `content`, and `states`, one an arena.
 
     Raises DamagedCheckpoint, which names section and offset; OSError if the file cannot be opened.
     """
     reader = CheckpointReader(path, progress)
     try:
         states: list[dict[str, Any]] = []
+        content = Content()
+        content.add_plain(SectionKind.MANIFEST, 0, reader.manifest)
         while (section := reader.next()).kind is not SectionKind.END:
+            if section.kind >= RECORDS:
+                content.add(section.kind, section.arena, section.table, section.crc)
+                continue
+            value = reader.plain(section)
+            content.add_plain(section.kind, section.arena, value)
             if section.kind is SectionKind.ARENA:
-                states.append(reader.plain(section))
+                states.append(value)
         if len(states) != len(reader.manifest["arenas"]):
             raise reader.damaged(f"there are {len(states)} arenas, the manifest says {len(reader.manifest['arenas'])}")
-        return {**reader.manifest, "num_bytes": reader.num_bytes, "states": states}
+        return {**reader.manifest, "num_bytes": reader.num_bytes, "content": content.value(), "states": states}
     finally:
         reader.close()

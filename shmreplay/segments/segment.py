@@ -74,6 +74,15 @@ def mark_name(instance: str, arena: str, doing: Doing) -> str:
     return f"{_PREFIX}.{check_name('instance', instance)}.{check_name('arena', arena)}.{doing.value}"
 
 
+def default_instance() -> str:
+    """The instance of a daemon that is given none: `default` for root, `user-<uid>` for others.
+
+    Files of all users lie in one directory, where nobody can take another user's lock, not even after a death.
+    """
+    user = os.geteuid()
+    return "default" if user == 0 else f"user-{user}"
+
+
 def embedded_instance(parent_pid: int, token: str) -> str:
     """The instance name of an embedded daemon."""
     return f"embedded-{parent_pid}-{token}"

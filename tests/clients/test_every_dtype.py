@@ -19,6 +19,9 @@ from shmreplay.clients import params
 from shmreplay.clients.cli.main import main
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
+from tests.support.served import at_the_server, client
+
+__all__ = ["at_the_server", "client"]
 
 OWN = [np.dtype(code) for code in "?bBhHiIlLefdgFDG"]
 ADDED = sorted(
@@ -81,17 +84,6 @@ def same(found: Any, dtype: np.dtype[Any]) -> bool:
         for name in wanted
         if name != "n"
     )
-
-
-@pytest.fixture(scope="module")
-def client(server: sr.Server) -> Iterator[sr.Client]:
-    with server.client() as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def at_the_server(server: sr.Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHMREPLAY_SOCKET", server.address)
 
 
 @pytest.fixture(params=DTYPES, ids=lambda dtype: dtype.name)

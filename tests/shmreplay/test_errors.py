@@ -29,7 +29,7 @@ def test_an_error_is_also_the_builtin_that_callers_expect(cls: type[Exception], 
 
 def test_every_error_has_the_one_root() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
-    assert len(classes) == 14
+    assert len(classes) == 15
     assert all(issubclass(cls, errors.ShmReplayError) for cls in classes)
 
 

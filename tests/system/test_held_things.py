@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
+from shmreplay.checkpoints.checkpoint_directory import find_checkpoints
+from shmreplay.checkpoints.checkpoint_file import verify
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.writer import Writer
 from tests.support.children import Child, Fork, fork, look_for_ever, stop_in_a_hold
@@ -258,28 +260,59 @@ def test_a_daemon_starts_beside_a_stopped_holder_and_serves_the_other_arenas(sce
     child.kill()
 
 
+IMPATIENT_SAVER = """
+import sys
+from shmreplay.daemon import main
+from shmreplay.daemon.checkpoints import arena_save
+arena_save.LOCK_TIMEOUT_S = 1.5
+sys.exit(main.main())
+"""
+
+
+@pytest.mark.crash
+def test_a_checkpoint_has_the_other_arenas_where_a_stopped_process_holds_the_lock_of_one(
+    scene: Scene, fork: Fork, tmp_path: pathlib.Path
+) -> None:
+    table = scene.table(20_000)
+    scene.client.create_tables([sr.Table("other", COLUMNS, 100)])
+    scene.client.table("other").insert_batch(steps(range(7)))
+    table.insert_batch(steps(np.arange(20_000)))
+    child = fork(look_for_ever(table))
+    child.receive()
+    scene.daemon.kill()
+    scene.daemon.start("--checkpoint-dir", str(tmp_path), source=IMPATIENT_SAVER)
+    stop_in_a_hold(child, table)
+    with pytest.raises(sr.CheckpointFailed) as error:
+        scene.client.checkpoint()
+    [path] = find_checkpoints(str(tmp_path))
+    assert str(error.value).startswith(
+        f"checkpoint {path} was saved without arena 'replay', which has table 'replay': process {child.pid} holds its "
+    )
+    assert [saved["name"] for state in verify(path)["states"] for saved in state["tables"]] == ["other"]
+    child.go_on()
+    scene.client.checkpoint()
+    newest = find_checkpoints(str(tmp_path))[0]
+    assert sorted(saved["size"] for state in verify(newest)["states"] for saved in state["tables"]) == [7, 20_000]
+    child.kill()
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.crash
 def test_a_checkpoint_says_which_stopped_process_it_waits_for_and_keeps_the_tables_at_the_stop(
     scene: Scene, fork: Fork, tmp_path: pathlib.Path
 ) -> None:
-    source = """
-import sys
-from shmreplay.daemon import main
-from shmreplay.daemon.checkpoints import arena_save
-arena_save.LOCK_TIMEOUT_S = 2.5
-sys.exit(main.main())
-"""
     table = scene.table(20_000)
     table.insert_batch(steps(np.arange(20_000)))
     child = fork(look_for_ever(table))
     child.receive()
     scene.daemon.kill()
-    scene.daemon.start("--checkpoint-dir", str(tmp_path), "--checkpoint-at-stop", source=source)
+    scene.daemon.start("--checkpoint-dir", str(tmp_path), "--checkpoint-at-stop", source=IMPATIENT_SAVER)
     stop_in_a_hold(child, table)
     told: list[str] = []
-    reason = f"process {child.pid} holds the lock of arena 'replay' .* continue it .SIGCONT., or kill it"
+    reason = (
+        f"no checkpoint was saved: arena 'replay', .*: process {child.pid} holds its lock .* continue it .SIGCONT., or"
+    )
     with pytest.raises(sr.CheckpointFailed, match=reason):
         scene.client.checkpoint(on_progress=told.append)
     assert f"its lock is held by process {child.pid}" in told[-1]

@@ -15,7 +15,7 @@ from shmreplay.clients.cli.figures.offline_figures import read_arenas
 from shmreplay.clients.cli.terminal.options import add_daemon_options, connected
 from shmreplay.clients.cli.terminal.printing import counted, format_rows
 from shmreplay.errors import ShmReplayError
-from shmreplay.segments.segment import SegmentStore, check_name
+from shmreplay.segments.segment import SegmentStore, check_name, default_instance
 
 FIGURES = ("size", "max_size", "inserts", "samples", "deletes", "blocked_inserts", "blocked_samples")
 MAX_WAITS = 20  # that are shown
@@ -27,7 +27,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_daemon_options(parser)
     offline = parser.add_argument_group("without a daemon")
     offline.add_argument("--offline", action="store_true", help="read the figures directly from shared memory")
-    offline.add_argument("--instance", metavar="NAME", default="default", help="the instance (default: default)")
+    instance_help = "the instance (default: default for root, user-UID for others)"
+    offline.add_argument("--instance", metavar="NAME", default=default_instance(), help=instance_help)
     offline.add_argument("--directory", metavar="DIR", help="where its segments are (default: /dev/shm)")
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from shmreplay import _core
 from shmreplay.base.host_memory import HUGE_PAGE_BYTES, mount_of, rooms, show_bytes
+from shmreplay.base.user_names import user_name
 from shmreplay.clients.cli.machine.host_files import HostFiles
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaUnavailable
-from shmreplay.clients.link.daemon_user import user_name
 from shmreplay.segments.page_policy import REMEDY, huge_option, why_no_huge_pages
 
 LITTLE_BYTES = 2**30  # if there is less room than this, say so

@@ -31,4 +31,6 @@ struct Wait {
   bool try_only = false;           // does not wait even for the lock: kTimeout instead
 };
 
+inline constexpr Wait kTryOnly{0, nullptr, true};
+
 }  // namespace shmreplay

@@ -2,16 +2,14 @@
 
 #include <cstring>
 
+#include "base/wait.h"
 #include "items/patterns.h"
 
 namespace shmreplay {
-namespace {
-constexpr Wait kNotAtAll{0, nullptr, true};
-}  // namespace
 
 // Finds the place of the stream's next row. The rows before `row` are done.
 Status Extend::secure_row(uint32_t row, const Wait& wait) {
-  Status s = stream_.ensure_row(kNotAtAll);
+  Status s = stream_.ensure_row(kTryOnly);
   if (s == Status::kTimeout) {
     // The process that would free a chunk may be waiting for the items held here.
     s = flush(row, wait);
@@ -46,7 +44,7 @@ Status Extend::find_place(uint32_t row, const Wait& wait) {
 // Writes the heap values of row `number` of some arrays. The stream's rows before `row` are done.
 Status Extend::write_values(const RowValues& values, uint32_t number, uint32_t row, const Wait& wait) {
   const uint64_t blocks = values.blocks(stream_, number);
-  Status s = stream_.secure_blocks(blocks, kNotAtAll);
+  Status s = stream_.secure_blocks(blocks, kTryOnly);
   if (s == Status::kTimeout) {
     // The process that would free blocks may be waiting for the items of the rows before.
     s = flush(row, wait);

@@ -1,5 +1,7 @@
 #include "write/vector_writer.h"
 
+#include "base/wait.h"
+
 namespace shmreplay {
 namespace {
 constexpr size_t kAhead = 4;  // rows that are fetched before they are written: every stream has pages of its own
@@ -18,8 +20,8 @@ Status VectorWriter::secure_blocks(Rows rows, const Fill& fill, const Wait& wait
   for (ready = 0; ready < rows.size(); ++ready) {
     RuleWriter& w = at(rows[ready].stream);
     if (w.unfinished() != WriterCall::kNothing) continue;  // its row is written
-    const Wait now{0, nullptr, true};
-    const Status s = w.stream().secure_blocks(fill.blocks(w.stream(), rows[ready].number), ready == 0 ? wait : now);
+    const Wait& patience = ready == 0 ? wait : kTryOnly;
+    const Status s = w.stream().secure_blocks(fill.blocks(w.stream(), rows[ready].number), patience);
     if (s == Status::kTimeout && ready > 0) return Status::kOk;
     if (s != Status::kOk) return s;
   }

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import shmreplay as sr
@@ -101,13 +102,58 @@ def test_the_daemon_saves_at_its_interval_and_keeps_the_newest(
         client.create_tables([table("a")])
         client.table("a").insert_batch(rows(0, 10))
         first = client.checkpoint()
-        eventually(lambda: not os.path.exists(first))
+
+        def is_removed() -> bool:
+            client.table("a").insert_batch(rows(0, 1))  # or the interval would save nothing
+            return not os.path.exists(first)
+
+        eventually(is_removed)
         assert len(find_checkpoints(directory)) in (3, 4)  # one more while the oldest is about to go
         assert client.stats()["daemon"]["checkpoint"]["error"] is None
     assert daemon.stop() == 0
     assert "checkpoint: table 'a' at insert 10, 10 items" in daemon.log()
     assert find_checkpoints(directory, "elsewhere") == []
     assert len(find_checkpoints(directory, daemon.instance)) in (3, 4)
+
+
+NOTHING_NEW = "no checkpoint was saved: nothing is new since "
+
+
+def test_an_interval_with_nothing_new_keeps_the_older_ones(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
+    """Whatever changes is new. An idle daemon saves nothing, and so does the next one, which takes over."""
+    directory = str(tmp_path / "saved")
+    flags = ("--checkpoint-dir", directory, "--checkpoint-interval", "0.05", "--checkpoint-keep", "2")
+    daemon = make_daemon().start(*flags)
+
+    def is_idle(before: int = 0) -> bool:
+        return daemon.log().count(NOTHING_NEW + find_checkpoints(directory)[0]) >= before + 3
+
+    with daemon.connect() as client:
+        client.create_tables([table("a", sampler=sr.selectors.Prioritized(1.0))])
+        handle = client.table("a")
+        eventually(lambda: bool(find_checkpoints(directory)))
+        keys = handle.insert_batch(rows(0, 10))
+        for change in (
+            lambda: handle.sample(1),
+            lambda: handle.update_priorities(keys[:1], np.full(1, 3.0)),
+            lambda: handle.delete(keys[:1]),
+            lambda: client.create_tables([table("b")]),
+            lambda: client.drop_table("b"),
+            lambda: handle.reset(),
+        ):
+            eventually(is_idle)
+            kept = find_checkpoints(directory)
+            change()
+            eventually(lambda: find_checkpoints(directory)[0] != kept[0])  # noqa: B023
+        eventually(is_idle)
+        kept = find_checkpoints(directory)
+        daemon.kill()
+        told = daemon.log().count(NOTHING_NEW + kept[0])
+        daemon.start(*flags)
+        eventually(lambda: is_idle(told))
+        assert find_checkpoints(directory) == kept
+        assert client.stats()["daemon"]["checkpoint"]["path"] == kept[0]
+        assert client.checkpoint() not in kept  # who asks for one gets one
 
 
 def test_the_daemon_saves_at_its_stop_and_begins_with_that(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:

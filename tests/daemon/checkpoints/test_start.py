@@ -9,7 +9,7 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import find_checkpoints
-from tests.support.daemons import StartDaemon, table
+from tests.support.daemons import DaemonProcess, StartDaemon, table
 from tests.support.waiting import eventually
 
 
@@ -28,6 +28,13 @@ def test_two_servers_do_not_get_one_directory(tmp_path: pathlib.Path) -> None:
     with sr.Server([table("a")], checkpoint_dir=str(tmp_path), restore=path):
         assert len(os.listdir(tmp_path)) == 2
     assert os.listdir(tmp_path) == [os.path.basename(path)]
+
+
+def shut_down(daemon: DaemonProcess) -> int:
+    """An embedded daemon ignores signals."""
+    with daemon.connect() as client:
+        client.shutdown()
+    return daemon.wait()
 
 
 def test_a_server_waits_for_one_that_is_just_ending(tmp_path: pathlib.Path, make_daemon: StartDaemon) -> None:
@@ -57,10 +64,10 @@ sys.exit(main.main())
     )
     os.close(ready_for_child)
     waits.read_bytes()
-    assert first.stop() == 0
+    assert shut_down(first) == 0
     assert os.read(ready, 16) == b"ready\n"
     os.close(ready)
-    assert second.stop() == 0
+    assert shut_down(second) == 0
 
 
 @pytest.mark.parametrize("directory", ["/etc/passwd", "/etc/passwd/below", "/proc/nothing"])

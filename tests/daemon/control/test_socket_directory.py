@@ -31,15 +31,17 @@ def test_a_user_who_may_not_make_the_sockets_directory_learns_where_it_could_be(
     def refuse(path: str, mode: int) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
+    home = tmp_path / "home"
+    home.mkdir()
     monkeypatch.setattr(os, "mkdir", refuse)
     config = DaemonConfig("/run/none/default.sock")
     refused = "cannot make the socket's directory /run/none: Permission denied; choose another --socket, such as "
     for runtime, path in (
         (str(tmp_path), f"{tmp_path}/shmreplay/default.sock, where clients look by default"),
-        ("/nowhere", "/home/me/.shmreplay/default.sock, and give clients that path in SHMREPLAY_SOCKET"),
+        ("/nowhere", f"{home}/.shmreplay/default.sock, and give clients that path in SHMREPLAY_SOCKET"),
     ):
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        monkeypatch.setenv("HOME", "/home/me")
+        monkeypatch.setenv("HOME", str(home))
         with pytest.raises(ShmReplayError) as raised:
             make_socket_directory(config)
         assert str(raised.value) == refused + path

@@ -240,3 +240,19 @@ def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: pathlib.Path) 
     directory = CheckpointDirectory(str(tmp_path / "file"), "test")
     with pytest.raises((CheckpointFailed, NotADirectoryError), match="file"), directory.create():
         pytest.fail("it was created")
+
+
+def test_the_content_does_not_depend_on_the_moment_and_is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:
+    def write(name: str, moment: float, last: int) -> tuple[bytes, bytes]:
+        path = tmp_path / name
+        fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        writer = CheckpointWriter(fd)
+        writer.write_plain(SectionKind.MANIFEST, {"created": moment, "arenas": [{}]})
+        writer.write_plain(SectionKind.ARENA, {"moment": moment, "tables": []})
+        writer.write(SectionKind.ITEMS, np.arange(8, dtype=np.uint8) * last)
+        writer.end()
+        os.close(fd)
+        return writer.content.value(), verify(str(path))["content"]
+
+    first, later, other = write("a", 1.0, 3), write("b", 2.0, 3), write("c", 2.0, 4)
+    assert first[0] == first[1] == later[0] == later[1] != other[0]

@@ -18,7 +18,10 @@ from shmreplay.clients.cli.main import main
 from tests.clients.cli.test_main import mark_failed
 from tests.support.daemons import DaemonProcess, Script
 from tests.support.png import read_png
+from tests.support.served import at_the_server, client
 from tests.support.terminal import Terminal
+
+__all__ = ["at_the_server", "client"]
 
 STEP = {"frame": np.zeros((2, 4, 6), np.uint8), "reward": np.float32(0), "n": np.int64(0)}
 ACTOR = """
@@ -57,15 +60,8 @@ def server() -> Iterator[sr.Server]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def client(server: sr.Server) -> Iterator[sr.Client]:
-    with server.client() as client:
-        yield client
-
-
 @pytest.fixture(autouse=True)
-def at_the_server(server: sr.Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHMREPLAY_SOCKET", server.address)
+def terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 

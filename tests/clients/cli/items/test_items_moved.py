@@ -18,8 +18,11 @@ from shmreplay.clients.cli.commands import export
 from shmreplay.clients.cli.items import item_exporter, item_file, item_importer
 from shmreplay.clients.cli.main import main
 from shmreplay.clients.cli.terminal import printing
+from tests.support.served import at_the_server, client
 from tests.support.terminal import Terminal
 from tests.support.waiting import eventually
+
+__all__ = ["at_the_server", "client"]
 
 STEP = {"x": np.float32(0), "frame": np.zeros((2, 3), np.uint8), "terminated": np.bool_(0)}
 HEAP = {
@@ -37,17 +40,6 @@ BURN_IN = sr.Window({"x": (0, 4), "frame": (0, 4)}, burn_in=2, at_start="short",
 def server() -> Iterator[sr.Server]:
     with sr.Server([table("start", STEP)]) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: sr.Server) -> Iterator[sr.Client]:
-    with server.client() as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def at_the_server(server: sr.Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHMREPLAY_SOCKET", server.address)
 
 
 def table(name: str, signature: Any, **options: Any) -> sr.Table:
