@@ -12,6 +12,7 @@
 #   make python    the Python tests alone, as make test runs them (make python-long: as make test-long does)
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
 #   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
+#   make sb3-tests  Stable-Baselines3's own tests of replay buffers with ours in their places, for minutes (SB3_TESTS="test_run")
 #   make bench     the quick benchmarks (BENCH_ARGS)
 #   make bench-peers  the peers that the benchmarks measure us beside, an environment each (1 to 2 GB)
 #   make chart     docs/images/results.svg, the chart in README.md, from bench/RESULTS.json
@@ -39,6 +40,7 @@ WORKERS ?= $(shell unshare --mount mount -t tmpfs tmpfs /dev/shm 2>/dev/null && 
 BENCH_ARGS ?= --quick
 SOAK_ARGS ?= --minutes 5
 SANITIZE ?= quick
+SB3_TESTS ?=
 # Of make test: with fixed seeds a failure is the change's that brought it.
 FIXED_SEED ?= 20260701
 # Of one release, so that a mirror's build for processors serves; nothing here needs the GPU in it.
@@ -63,7 +65,7 @@ CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/
 CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")
 
 .PHONY: help demo test test-long ready check tidy native native-quick python python-long sanitize wheel bench bench-peers \
-  chart page-picture soak stubs layers cli-page format clean distclean
+  chart page-picture sb3-tests soak stubs layers cli-page format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -125,6 +127,9 @@ sanitize: $(STAMP)/run
 
 wheel: $(STAMP)/dev
 	@scripts/wheel.sh dist
+
+sb3-tests: $(STAMP)/installed $(STAMP)/dev
+	@$(BIN)/python scripts/sb3_tests.py build/sb3 $(SB3_TESTS)
 
 bench: $(STAMP)/installed
 	@env -u PYTHONSAFEPATH $(BIN)/python -m bench $(BENCH_ARGS)

@@ -22,6 +22,7 @@ class Rows:
                 f"shmreplay.clients.gymnasium.signature(env) gives, a dict of it and others, not {tree!r:.100}"
             )
         self._names = tree.keys()
+        self._left_out = [name for name in (*BEFORE, *AFTER) if name not in self._names]
         self._where = writer._where
         self._put: dict[str, Any] = {}
 
@@ -38,21 +39,25 @@ class Rows:
 
     def before(self, observation: Any, action: Any) -> dict[str, Any]:
         """The row of what is known before the step, with what was put."""
-        row = {**self._kept(BEFORE, (observation, action)), **self._put}
-        self._put = {}
-        return row
+        return self._with_put(self._kept(BEFORE, (observation, action)))
 
     def after(self, reward: Any, terminated: Any, truncated: Any) -> dict[str, Any]:
         """The row of the step's outcome, with what was put meanwhile."""
-        row = {**self._kept(AFTER, (reward, terminated, truncated)), **self._put}
-        self._put = {}
-        return row
+        return self._with_put(self._kept(AFTER, (reward, terminated, truncated)))
 
     def final(self, observation: Any) -> dict[str, Any]:
         """The final step of an episode, with what was put."""
-        row = {"observation": observation, **self._put}
-        self._put = {}
+        return self._with_put({"observation": observation})
+
+    def _with_put(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with what was put, which is kept no longer."""
+        if self._put:
+            row.update(self._put)
+            self._put = {}
         return row
 
     def _kept(self, names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
-        return {name: value for name, value in zip(names, values, strict=True) if name in self._names}
+        row = dict(zip(names, values, strict=True))
+        for name in self._left_out:
+            row.pop(name, None)
+        return row

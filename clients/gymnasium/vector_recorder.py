@@ -47,9 +47,10 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         self._observed = converter(env.single_observation_space)
         self._acted = converter(env.single_action_space)
         self._observation: Any = None
-        self._is_under_way = np.zeros(env.num_envs, bool)  # environments whose episode has rows
-        self._is_over = np.zeros(env.num_envs, bool)  # environments whose next step is only a reset
+        # Masks are made anew when they change, never changed in place.
         self._all, self._none = np.ones(env.num_envs, bool), np.zeros(env.num_envs, bool)
+        self._is_under_way = self._none  # environments whose episode has rows
+        self._is_over = self._none  # environments whose next step is only a reset
         self._begun: dict[str, Any] = {}  # what the last step's rows had before the environments stepped
         self._is_begun = self._none  # environments whose row of these was not written
 
@@ -67,7 +68,8 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         self._is_begun = self._is_begun & ~reset
         observation, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # a list is taken too
         self._observation = observation
-        self._is_over = self._is_over & ~reset
+        still_over = self._is_over & ~reset
+        self._is_over = still_over if still_over.any() else self._none
         return observation, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -77,22 +79,22 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
             ValueError: an environment reset itself in this step, and `infos` lacks its final observation. The rows of
                 this step were not written: go on with `reset`.
         """
-        mask = self._all if np.count_nonzero(self._is_over) == 0 else ~self._is_over
+        mask = self._all if self._is_over is self._none else ~self._is_over
         # Copied now, because the environments may write the next observations over these.
-        before = apply(self._observed, self._observation), apply(self._acted, actions)
-        self._begun, self._is_begun = self._rows.before(*map(copied, before)), mask
+        seen, acted = copied(apply(self._observed, self._observation)), copied(apply(self._acted, actions))
+        self._begun, self._is_begun = self._rows.before(seen, acted), mask
         observation, rewards, terminated, truncated, infos = self.env.step(actions)
         self._observation = observation
         over = np.logical_or(terminated, truncated)
         if mask is not self._all:
-            over &= mask
+            over = over & mask
         are_over = np.count_nonzero(over) > 0
         final = self._final(observation, infos, over) if are_over else None
         self._append({**self._begun, **self._rows.after(rewards, terminated, truncated)}, mask)
         if are_over:
             self._end(over, final)
         if self._mode is AutoresetMode.NEXT_STEP:
-            self._is_over = over
+            self._is_over = over if are_over else self._none
         elif self._mode is AutoresetMode.DISABLED:
             self._is_over = self._is_over | over  # until they are reset
         return observation, rewards, terminated, truncated, infos
@@ -109,10 +111,10 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
             raise
         except BaseException as error:
             written = mask & getattr(error, "done", self._none)
-            self._is_under_way |= written
+            self._is_under_way = self._is_under_way | written
             self._is_begun = mask & ~written
             raise
-        self._is_under_way |= mask
+        self._is_under_way = mask if mask is self._all else self._is_under_way | mask
         self._is_begun = self._none
 
     def close(self, **kwargs: Any) -> None:
@@ -136,7 +138,7 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
             if part.any():
                 final = self._begun if is_begun else self._rows.final(apply(self._observed, observation))
                 self._writer.end_episodes(part, final)
-                self._is_under_way &= ~part
+                self._is_under_way = self._is_under_way & ~part
                 self._is_begun = self._is_begun & ~part
 
 

@@ -97,15 +97,17 @@ class Layout:
 
     def whole(self, observation: Observation, num: int) -> Observation:
         """The observations of N environments, as arrays of the spaces' dtypes and shapes."""
-        return self.of_parts(lambda part, value: part.whole(value, num), observation)
+        if isinstance(self.parts, Part):
+            return self.parts.whole(observation, num)
+        return {name: part.whole(observation[name], num) for name, part in self.parts.items()}
 
     def newest(self, whole: Observation) -> Observation:
         """What is stored of them."""
-        return self.of_parts(Part.newest, whole)
+        return self.parts.newest(whole) if isinstance(self.parts, Part) else whole
 
     def shown(self, stored: Observation) -> Observation:
         """The observations of a batch, as the library hands them over."""
-        return self.of_parts(Part.shown, stored)
+        return self.parts.shown(stored) if isinstance(self.parts, Part) else stored
 
     def arrays(self, whole: Observation) -> list[NDArray[Any]]:
         """The arrays of observations, in one list."""

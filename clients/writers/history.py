@@ -57,10 +57,13 @@ class SelectsSteps(Protocol):
     def _offsets(self) -> list[int]:
         """The steps counted from the newest one, which is 0."""
 
-    def _form(self) -> Form:
+    def _form(self, oldest: int, newest: int) -> Form:
         """What `_offsets` and the rest come to now: equal for selections that make the same output of an item.
 
         Raises LookupError for a selection that cannot be used.
+
+        Args:
+            oldest, newest: steps that the writer holds.
         """
 
 
@@ -137,15 +140,17 @@ class Selection:
         newest = oldest + int(self._writer._native.num_steps) - 1
         return [step - newest for step in self.steps]
 
-    def _form(self) -> Form:
-        native, steps = self._writer._native, self.steps
-        oldest = native.oldest_step
-        newest = oldest + native.num_steps - 1
-        if not steps or (min(steps) if self._stride is None else min(steps[0], steps[-1])) < oldest:
+    def _form(self, oldest: int, newest: int) -> Form:
+        steps, stride = self.steps, self._stride
+        if not steps:
             raise LookupError
-        if self._stride is None:
+        if stride is None:
+            if min(steps) < oldest:
+                raise LookupError
             return (self.column, self.is_squeezed, *[step - newest for step in steps])
-        return (self.column, self.is_squeezed, self._stride, len(steps), steps[0] - newest, None)
+        if (steps[0] if stride > 0 else steps[-1]) < oldest:
+            raise LookupError
+        return (self.column, self.is_squeezed, stride, len(steps), steps[0] - newest, None)
 
     def __repr__(self) -> str:
         return f"<steps {list(self.steps)} of column {self._writer._sig.leaves[self.column].path!r}>"
@@ -258,8 +263,11 @@ def read_trajectory(
     return structure.parse(trajectory, add_leaf, where), outputs
 
 
-def form_of(trajectory: object, writer: object, kind: type[SelectsSteps]) -> Form:
+def form_of(trajectory: object, writer: object, kind: type[SelectsSteps], held: tuple[int, int]) -> Form:
     """What `read_trajectory` would make of it, as a key: equal for trajectories that make the same items.
+
+    Args:
+        held: the oldest and the newest step that the writer holds.
 
     Raises:
         LookupError: it needs a closer look.
@@ -267,11 +275,11 @@ def form_of(trajectory: object, writer: object, kind: type[SelectsSteps]) -> For
     if type(trajectory) is kind:
         if trajectory._writer is not writer:
             raise LookupError
-        return trajectory._form()
+        return trajectory._form(*held)
     if type(trajectory) is dict:
-        return (*trajectory, *[form_of(part, writer, kind) for part in trajectory.values()])
+        return (*trajectory, *[form_of(part, writer, kind, held) for part in trajectory.values()])
     if type(trajectory) in (list, tuple):
-        return (type(trajectory), *[form_of(part, writer, kind) for part in trajectory])  # type: ignore[attr-defined]
+        return (type(trajectory), *[form_of(part, writer, kind, held) for part in trajectory])  # type: ignore[attr-defined]
     raise LookupError
 
 

@@ -86,7 +86,7 @@ class StreamHandle:
         """
         form: Form | None
         try:
-            form = form_of(trajectory, self, kind)
+            form = form_of(trajectory, self, kind, self._held())
             if (number := self._forms.get((form, table))) is not None:
                 return number
         except (LookupError, TypeError):  # TypeError: it has a key that cannot be hashed
@@ -97,6 +97,10 @@ class StreamHandle:
                 self._forms.clear()
             self._forms[form, table] = number
         return number
+
+    def _held(self) -> tuple[int, int]:
+        """The oldest and the newest step that is held, if selections name steps by number."""
+        return 0, 0
 
     def _read_selection(self, trajectory: Any, kind: type[SelectsSteps]) -> tuple[bytes, tuple[Output, ...]]:
         """The structure and the outputs of the items that a trajectory makes, as the core reads them."""

@@ -64,7 +64,7 @@ class VectorSelection:
     def _offsets(self) -> list[int]:
         return [step + 1 for step in self.steps]
 
-    def _form(self) -> Form:
+    def _form(self, oldest: int, newest: int) -> Form:
         return (self.column, self.is_squeezed, self.steps)
 
     def __repr__(self) -> str:

@@ -108,9 +108,11 @@ class VectorWriter(StreamHandle):
             RateLimitTimeout: not admitted in time: see `.done` and `.keys`. Rows that are not done did not go in at
                 all.
         """
-        self._check_open()
-        self._check_priority(priority)
-        rows = self._rows(mask, streams)
+        if self._is_closed or self._client._closed.is_set:
+            self._check_open()
+        if priority is not None:
+            self._check_priority(priority)
+        rows = self._all_rows if mask is None and streams is None else self._rows(mask, streams)
         steps = self._without_others(steps, rows)
         leaves_open = bool(partial)
         is_whole = not leaves_open and not self._native.any_open
@@ -211,7 +213,7 @@ class VectorWriter(StreamHandle):
                 `Writer.end_episode`. Nothing was ended.
             RateLimitTimeout, SignatureMismatch, TypeError, ValueError: as in `append`.
         """
-        if self._native.masks_all(mask) and not (self._is_closed or self._client._closed.is_set):
+        if self._native.masks_all(mask) and not self._is_closed:
             return [NO_KEYS] * self._num_streams  # what most calls ask for that come after each step
         self._check_open()
         self._check_priority(priority)
@@ -281,7 +283,7 @@ class VectorWriter(StreamHandle):
 
     def _without_others(self, steps: Any, rows: Rows) -> Any:
         """The steps, with empty values in the rows that the mask leaves out: the caller may have put anything there."""
-        if len(rows.numbers) == rows.num or not self._sig.has_heap:
+        if rows is self._all_rows or len(rows.numbers) == rows.num or not self._sig.has_heap:
             return steps
         parts, chosen = self._sig.parts(steps), set(rows.numbers.tolist())
         for i, leaf in enumerate(self._sig.leaves):

@@ -244,6 +244,10 @@ class Writer(StreamHandle):
             return None
         return self._table._conversion.checked_values(self._sig.item_values(values))
 
+    def _held(self) -> tuple[int, int]:
+        oldest = self._native.oldest_step
+        return oldest, oldest + self._native.num_steps - 1
+
     def _create_selected(
         self, trajectory: Any, values: Any, table: str | None, priority: float | None, timeout_s: float | None
     ) -> int:

@@ -155,9 +155,9 @@ class NativeVectorWriter {
     return false;
   }
   bool forked() const { return context_->arena->forked(); }
-  // Whether it is plainly a mask for all streams in which none is True.
+  // Whether the client is open, and it is plainly a mask for all streams in which none is True.
   bool masks_all(nb::handle mask) const {
-    if (forked()) return false;
+    if (forked() || (context_->closed != nullptr && context_->closed->is_set())) return false;
     auto* array = reinterpret_cast<PyArrayObject*>(mask.ptr());
     if (!PyArray_CheckExact(mask.ptr()) || PyArray_TYPE(array) != NPY_BOOL || PyArray_NDIM(array) != 1 ||
         PyArray_DIM(array, 0) != static_cast<npy_intp>(writer_.num_streams()) || !PyArray_IS_C_CONTIGUOUS(array))

@@ -205,7 +205,8 @@ def _check_arenas(
     unfinished = {of[name] for name, table in tables.items() if table is None}
     for arena, group in by_arena(table for table in tables.values() if table is not None).items():
         if arena not in unfinished:
-            with _noted(problems), _named(where):
+            section = f"arenas.{arena}" if arena in arenas else f"tables.{group[0].owner.name}"
+            with _noted(problems), _named(f"{where}: {section}"):
                 plan(group)
 
 

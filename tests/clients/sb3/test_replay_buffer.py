@@ -15,6 +15,7 @@ from stable_baselines3.common import buffers
 
 import shmreplay as sr
 from shmreplay.clients.sb3 import DictReplayBuffer, ReplayBuffer
+from shmreplay.estimates import estimate
 from tests.clients.sb3.conftest import MakeBuffer
 from tests.clients.sb3.streams import CONTINUOUS, DICT, DISCRETE, IMAGE, VECTOR, sorted_rows, stream
 
@@ -235,3 +236,12 @@ def test_what_it_is_not_is_said() -> None:
         ReplayBuffer(10, DICT, CONTINUOUS, frames=2)
     with pytest.raises(ValueError, match="steps_per_episode is 0"):
         ReplayBuffer(10, VECTOR, CONTINUOUS, steps_per_episode=0)
+
+
+@pytest.mark.parametrize(("frames", "most"), [(1, 0.52), (4, 0.14)])
+def test_a_million_steps_of_atari_take_half_the_memory_or_an_eighth(frames: int, most: float) -> None:
+    space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    buffer = ReplayBuffer(10**6, space, spaces.Discrete(6), "cpu", n_envs=8, frames=frames)
+    planned = estimate([buffer._transitions.spec])
+    theirs = 10**6 * (2 * 4 * 84 * 84 + 8 + 3 * 4)  # both observations; action; reward, done and timeout
+    assert planned.total_bytes < most * theirs

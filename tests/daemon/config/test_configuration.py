@@ -175,7 +175,7 @@ def test_an_embedded_daemon_is_told_by_flags_alone(file: pathlib.Path) -> None:
          "table 't': max_streams is 10; this shmreplayd allows at most 9 (limits.streams)"),
         ("[tables.t]\nmax_size = 0\ncolumns = { x = 'bool' }", ":2: tables.t: max_size is 0; expected an integer in 1"),
         ("[tables.t]\nmax_size = 1_000_000_000\ncolumns = { x = { dtype = 'uint8', shape = [1_000_000] } }",
-         ":1: tables.t: an arena has at most 2^48 bytes of data"),
+         ":1: tables.t: arena 't': needs 909.7 TiB for its steps; an arena has at most 256.0 TiB: lower max_size"),
         ("[tables.t]\nmax_size = \n[log]", ":2: not TOML: Invalid value"),
     ],
 )  # fmt: skip
