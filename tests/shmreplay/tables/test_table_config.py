@@ -269,7 +269,7 @@ ONE = {"max_size": 10, "columns": {"x": "float32"}}
         ),
         (
             {"tables": {"t": {**ONE, "arena": "a"}, "u": {**ONE, "arena": "a", "columns": {"x": "float64"}}}},
-            "f.toml: tables.t: arena 'a': tables 't' and 'u' share their steps and so need one signature: column 'x': is float32",
+            "f.toml: tables.t: arena 'a': tables 't' and 'u' share their steps and so need one signature: column 'x'",
         ),
         ({"tables": {"a.b": ONE}}, "f.toml: tables.a.b: table: name is 'a.b'; expected 1 to 64 letters, digits, '_'"),
     ],
