@@ -81,7 +81,7 @@ class AttachedClient:
         except TableNotFound as error:
             self._forget(name)
             raise TableNotFound(f"{error}{self.no_table_advice}") from error
-        mapping, attachment, is_new = own.take(reply, id(self))
+        mapping, attachment = own.take(reply, id(self))
         if mapping.ending is not None:
             mapping.ending.wait()
             return None
@@ -94,7 +94,8 @@ class AttachedClient:
         if self.is_closed:  # while the daemon was asked
             self._detach_all()
             self._check_open()
-        if is_new and own.num_ended != num_ended and not self._is_usable(attachment):
+        # The mapping may be one that another thread made of an answer as old as this one.
+        if own.num_ended != num_ended and not self._is_usable(attachment):
             self._forget(name)
             return None
         return attachment

@@ -91,7 +91,7 @@ class Mappings:
     by_identity: dict[Identity, Mapping] = field(default_factory=dict)
     num_ended: int = 0  # sessions that this process has ended
 
-    def take(self, reply: Reply, user: int) -> tuple[Mapping, Attachment, bool]:
+    def take(self, reply: Reply, user: int) -> tuple[Mapping, Attachment]:
         """Maps the segments of a reply to `open`, unless they are mapped already, and closes its descriptors.
 
         Returns the mapping, which has the user from now on unless it is ending; the attachment; and whether the mapping
@@ -111,7 +111,7 @@ class Mappings:
             identity = (status.st_dev, status.st_ino, session, generation)
             table = Table.from_wire(fields["spec"])
             with self.lock:
-                mapping = known = self.by_identity.get(identity)
+                mapping = self.by_identity.get(identity)
                 if mapping is None:
                     self._forget_dropped()
                     arena = _core.Arena(index_fd, data_fd, session, generation)
@@ -121,7 +121,7 @@ class Mappings:
                     mapping.users.discard(user)
         finally:
             close_all(reply.fds)
-        return mapping, Attachment(mapping.arena, int(fields["index"]), table, fork_count()), known is None
+        return mapping, Attachment(mapping.arena, int(fields["index"]), table, fork_count())
 
     def _forget_dropped(self) -> None:
         """Forgets arenas that were dropped: clients that nobody closed, as of a pickled handle, never release them."""

@@ -1,12 +1,14 @@
 """Clients of one process share its session in an arena, and end it with the last of them, however they come and go."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
 from shmreplay.clients.link.attachments import Ending, mappings
+from shmreplay.clients.link.connection import Reply
 from tests.support.daemons import DaemonProcess, Run, table
 from tests.support.rounds import rounds
 from tests.support.waiting import WAIT_S, eventually
@@ -31,6 +33,30 @@ def test_no_client_ends_the_session_of_another_thread(daemon: DaemonProcess, num
                 work.result(WAIT_S)
         assert mappings().by_identity == {}
         eventually(lambda: other.stats()["arenas"]["replay"]["sessions"] == [])
+
+
+def test_answers_that_name_an_ended_session_are_asked_for_again(
+    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads have the daemon's answer with the session of a third, which ends it. The first has mapped it anew."""
+    with daemon.connect() as first, daemon.connect() as second, daemon.connect() as third:
+        third.create_tables([table()])
+        third.table("replay")
+        own, ask = mappings(), second._request
+        late = first._request("open", takes_fds=True, table="replay")
+
+        def answer_late(*arguments: Any, **options: Any) -> Reply:
+            reply = ask(*arguments, **options)
+            if third._held:
+                third._detach_all()
+                own.take(late, user=1)
+            return reply
+
+        monkeypatch.setattr(second, "_request", answer_late)
+        second.table("replay").insert(STEP)
+        (dead,) = (mapping for mapping in own.by_identity.values() if 1 in mapping.users)
+        assert own.release(dead, user=1)
+        own.ended(dead)
 
 
 def test_the_thread_that_ends_a_session_does_not_wait_for_itself() -> None:
