@@ -1,6 +1,7 @@
 """python -m bench: runs the workloads and prints their answers. See README.md."""
 
 import argparse
+import os
 import pathlib
 import shlex
 import sys
@@ -13,6 +14,7 @@ from bench.cores import one_core
 from bench.measure import measure
 from bench.peers.catalogue import PEERS, ask_for, versions
 from bench.report import Report, lines
+from bench.simulation.study import Study, conclusions, line, study
 from bench.size import FULL, LEAST_REPEATS, QUICK, SMOKE, Size
 from bench.workload import Workload
 from bench.workloads import all_workloads
@@ -22,6 +24,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if options.add and options.json is None:
         parser().error("--add needs --json FILE")
+    if options.cores:
+        return many_cores(options.json)
     if options.repeats is not None:
         if options.repeats < LEAST_REPEATS:
             parser().error(
@@ -55,6 +59,18 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def many_cores(json: pathlib.Path | None) -> int:
+    """Measures crowds on this machine's cores, beside the simulation that also says what larger machines would do."""
+    for found in study(len(os.sched_getaffinity(0))):
+        if isinstance(found, Study):
+            print("\n".join(conclusions(found)))
+            if json is not None:
+                json.write_text(found.to_json(), encoding="utf-8")
+        else:
+            print(line(found), flush=True)
+    return 0
+
+
 def run(workload: Workload, size: Size) -> Answer:
     """Sets a workload up on all cores, and measures it: calls on one core, which the answer names; processes on all."""
     with workload.open(size) as rows:
@@ -83,6 +99,11 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help=f"of each limit and peer, {LEAST_REPEATS} or more; trials no more than that",
+    )
+    p.add_argument(
+        "--cores",
+        action="store_true",
+        help="writers and learners on all cores, beside a simulation of them; nothing else is measured",
     )
     p.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all numbers there")
     p.add_argument("--add", action="store_true", help="keep the answers of FILE that this run does not give anew")

@@ -10,9 +10,9 @@ import dataclasses
 import pathlib
 import sys
 from collections.abc import Iterator
-from xml.sax.saxutils import escape
 
 from bench.answer import Answer, Row
+from bench.drawing import STYLE, text
 from bench.metric import Metric
 from bench.report import Report, quantity
 
@@ -23,26 +23,6 @@ PANEL_WIDTH = (WIDTH - 2 * MARGIN - GAP) // 2
 NAME_WIDTH, VALUE_WIDTH = 86, 74
 BAR, PITCH = 16, 25  # height of a bar, and from one bar to the next
 TOP, PANEL_TOP = 76, 52  # above the first panel, and from a panel's top to its first bar
-
-STYLE = """
-  text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
-  .page { fill: #ffffff; stroke: #d1d9e0 }
-  .head { font-size: 17px; font-weight: 600 }
-  .name { font-size: 14px; font-weight: 600 }
-  .note { font-size: 12px; fill: #59636e }
-  .axis { stroke: #d1d9e0 }
-  .ours { fill: #0969da }
-  .other { fill: #afb8c1 }
-  .own { font-weight: 600 }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3 }
-    .page { fill: #0d1117; stroke: #3d444d }
-    .note { fill: #9198a1 }
-    .axis { stroke: #3d444d }
-    .ours { fill: #4493f8 }
-    .other { fill: #59636e }
-  }
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +58,8 @@ def chart(report: Report) -> str:
         '<title id="title">shmreplay beside cpprb, Reverb and TorchRL: time of calls, and inserts a second</title>',
         f"<style>{STYLE}</style>",
         f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
-        _text(MARGIN, 36, "shmreplay beside cpprb, Reverb and TorchRL", "head"),
-        _text(MARGIN, 56, _machine(report), "note"),
+        text(MARGIN, 36, "shmreplay beside cpprb, Reverb and TorchRL", "head"),
+        text(MARGIN, 56, _machine(report), "note"),
     ]
     top = TOP
     for row, row_height in zip(rows, heights, strict=True):
@@ -87,7 +67,7 @@ def chart(report: Report) -> str:
             parts += _panel(report, panel, MARGIN + column * (PANEL_WIDTH + GAP), top)
         top += row_height
     note = "Medians of one run. Every number, the limits of the machine and where others win: bench/RESULTS.md"
-    parts += [_text(MARGIN, height - 18, note, "note"), "</svg>"]
+    parts += [text(MARGIN, height - 18, note, "note"), "</svg>"]
     return "\n".join(parts) + "\n"
 
 
@@ -130,8 +110,8 @@ def _best(rows: list[Row], metric: Metric) -> Row:
 def _panel(report: Report, panel: Panel, left: int, top: int) -> Iterator[str]:
     metric = _metric(_answer(report, panel), panel)
     what = "time of a call: shorter is better" if metric.better == "less" else f"{metric.name}: longer is better"
-    yield _text(left, top + 20, panel.title, "name")
-    yield _text(left, top + 38, what, "note")
+    yield text(left, top + 20, panel.title, "name")
+    yield text(left, top + 38, what, "note")
     bars = _bars(report, panel)
     first, foot = top + PANEL_TOP, top + PANEL_TOP + len(bars) * PITCH - (PITCH - BAR)
     axis = left + NAME_WIDTH
@@ -143,13 +123,8 @@ def _panel(report: Report, panel: Panel, left: int, top: int) -> Iterator[str]:
         y = first + i * PITCH
         kind, own = ("ours", "own") if row.kind == "ours" else ("other", "")
         yield f'<rect class="{kind}" x="{axis}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2"/>'
-        yield _text(axis - 8, y + 13, name, own, 'text-anchor="end"')
-        yield _text(axis + width + 7, y + 13, quantity(value, metric), own)
-
-
-def _text(x: float, y: float, text: str, kind: str = "", more: str = "") -> str:
-    attributes = " ".join(part for part in (f'class="{kind}"' if kind else "", more) if part)
-    return f'<text x="{x:g}" y="{y:g}"{" " if attributes else ""}{attributes}>{escape(text)}</text>'
+        yield text(axis - 8, y + 13, name, own, 'text-anchor="end"')
+        yield text(axis + width + 7, y + 13, quantity(value, metric), own)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from bench.limits.native import load
 from bench.limits.shared_memory import warm
 from bench.scenes import BLOCKED_AFTER_S, percentiles
 
+CALL = "the call"  # nanoseconds that a wake takes of its caller, beside the percentiles of the sleeper's
+
 
 def futex_wake(same_core: bool) -> Trial | Absent:
     """One futex wake from process to process, with both on one core, or on two cores."""
@@ -33,13 +35,14 @@ def futex_wake(same_core: bool) -> Trial | Absent:
         os.sched_setaffinity(0, {cores[-1] if same_core else cores[0]})
         while tally.goes_on():
             time.sleep(BLOCKED_AFTER_S)
+            start = time.monotonic_ns()
             library.wake(word)
-            tally.add(1)
+            tally.note(time.monotonic_ns() - start)
 
     def run(seconds: float) -> dict[str, float]:
         with crowd([sleep, wake], notes=True) as them:
             them.forget_notes()
             them.rates(seconds)
-            return percentiles(them, slice(1))
+            return {**percentiles(them, slice(1)), CALL: percentiles(them, slice(1, None))["p50"]}
 
     return Trial(f"one futex wake {where}", "limit", run)
