@@ -63,4 +63,4 @@ def measure(crowd: Crowd) -> Outcome:
         rounds = [scene(ends, SMALL, crowd.writers)(WINDOW_S) for _ in range(ROUNDS)]
     inserts = statistics.median(each["inserts a second"] for each in rounds)
     samples = statistics.median(each.get("samples a second", 0.0) for each in rounds)
-    return Outcome(crowd, inserts, samples, float("nan"), float("nan"))
+    return Outcome(crowd, inserts, samples)

@@ -3,8 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
 from bench.simulation.costs import Costs
 from bench.simulation.model import Lock, Model, Process
 from bench.simulation.programs import learner, writer
@@ -33,14 +31,11 @@ class Outcome:
         crowd: which one.
         inserts_per_s: of all writers.
         samples_per_s: of all learners.
-        wait_p50_ns, wait_p99_ns: how long writers wait for the lock.
     """
 
     crowd: Crowd
     inserts_per_s: float
     samples_per_s: float
-    wait_p50_ns: float
-    wait_p99_ns: float
 
 
 def simulate(costs: Costs, crowd: Crowd, num_cores: int, ns: float, seed: int = 1) -> Outcome:
@@ -53,13 +48,9 @@ def simulate(costs: Costs, crowd: Crowd, num_cores: int, ns: float, seed: int = 
         model.start(process)
     model.run(BEGIN_NS)
     before = _counts(writers), _counts(learners)
-    for process in writers:
-        process.waits_ns.clear()
     model.run(ns)
-    waits = [ns for process in writers for ns in process.waits_ns]
-    p50, p99 = np.percentile(waits, [50, 99]) if waits else (0.0, 0.0)
     inserts, samples = _counts(writers) - before[0], _counts(learners) - before[1]
-    return Outcome(crowd, 1e9 * inserts / ns, 1e9 * samples / ns, float(p50), float(p99))
+    return Outcome(crowd, 1e9 * inserts / ns, 1e9 * samples / ns)
 
 
 def crowds(num_cores: int) -> list[Crowd]:

@@ -64,8 +64,6 @@ class Process:
     def __init__(self, program: Callable[["Process"], Program]) -> None:
         self.count = 0
         self.core = -1  # -1: it has none
-        self.asked_ns = 0.0  # when it asked for the lock that it waits for
-        self.waits_ns: list[float] = []
         self.program = program(self)
         self.action: Callable[[], None] | None = None  # what it does next, when its event is due or it has a core
         self.since_ns = 0.0  # when it got its core
@@ -138,7 +136,6 @@ class Model:
                 process.count += count
                 self._after(process, 0.0, lambda: self._go_on(process))
             case Take(lock):
-                process.asked_ns = self.now_ns
                 self._try(process, lock)
             case Leave(lock):
                 self._leave(process, lock)
@@ -176,7 +173,6 @@ class Model:
     def _enter(self, process: Process, lock: Lock) -> None:
         lock.holder = process
         lock.holds += 1
-        process.waits_ns.append(self.now_ns - process.asked_ns)
         self._after(process, 0.0, lambda: self._go_on(process))
 
     def _leave(self, process: Process, lock: Lock) -> None:

@@ -31,11 +31,14 @@ def learner(costs: Costs, rng: random.Random, locks: Sequence[Lock]) -> Callable
             *((lock, costs.draw_hold_ns) for lock in spread(locks, DRAWS_A_HOLD)),
             *((lock, costs.update_hold_ns) for lock in spread(locks, UPDATES_A_HOLD)),
         ]
+        holds_before = dict.fromkeys(locks, 0)
         while True:
             for lock, ns in holds:
                 yield Compute(costs.batch_ns / len(holds) * rng.uniform(0.8, 1.2))
                 yield from hold(process, lock, ns, costs.moved_hold_ns)
-                if lock.holds > 1:
+                others_came = lock.holds - holds_before[lock] > 1
+                holds_before[lock] = lock.holds
+                if others_came:
                     yield Gap(lock)
             yield Done(BATCH)
 

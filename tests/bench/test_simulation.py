@@ -35,7 +35,11 @@ MS = 1e6
 def test_a_writer_alone_takes_the_time_of_its_parts() -> None:
     outcome = simulate(COSTS, Crowd(1), 2, 5 * MS)
     assert outcome.inserts_per_s == pytest.approx(1e9 / 800, rel=0.01)
-    assert outcome.wait_p99_ns == 0
+
+
+def test_a_learner_alone_leaves_no_gap() -> None:
+    batch_ns = COSTS.batch_ns + 16 * COSTS.draw_hold_ns + 8 * COSTS.update_hold_ns
+    assert simulate(COSTS, Crowd(0, 1), 2, 5 * MS).samples_per_s == pytest.approx(256e9 / batch_ns, rel=0.02)
 
 
 def test_writers_with_a_lock_each_do_not_slow_each_other_down() -> None:
