@@ -12,6 +12,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.params import Params
 from shmreplay.clients.params import table as params_table
+from shmreplay.errors import LockTimeout
 from tests.support.children import Fork
 from tests.support.waiting import WAIT_S
 
@@ -191,7 +192,7 @@ def test_the_lock_is_held_by_a_process_that_is_stopped(scene: Scene, fork: Fork)
         os.sched_yield()
         child.stop()
     try:
-        check_all(outcomes(calls), sr.ShmReplayError, "kept the arena's lock for all of the call's timeout")
+        check_all(outcomes(calls), LockTimeout, "kept the arena's lock for all of the call's timeout")
     finally:
         child.go_on()
         child.kill()
