@@ -222,7 +222,7 @@ class Writer(StreamHandle):
     ) -> NoReturn:
         """Raises the error for an item of `length` steps that the core did not make in that table."""
         if key == _core.BAD_PRIORITY:
-            raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
+            raise ValueError(f"table {table!r}: priority is {priority!r}; {EXPECTED_PRIORITY}")
         if key == _core.LACKS_COLUMN:
             allowed = self._native.num_whole + (1 if self._native.row_is_open else 0)
             raise SignatureMismatch(
@@ -258,7 +258,8 @@ class Writer(StreamHandle):
         if isinstance(key, int) and key >= 0:
             return key
         if key == _core.BAD_PRIORITY:
-            raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
+            target = self._specs[self._table_index(table)].name
+            raise ValueError(f"table {target!r}: priority is {priority!r}; {EXPECTED_PRIORITY}")
         if key == -_core.STATUS_STRUCTURE:
             rule = selection_rule(*self._read_selection(trajectory, Selection), self._table_index(table))
             self._raise_structure(f"{self._where}: create_item", [("trajectory", rule)])

@@ -65,7 +65,7 @@ class StepList {
 
   bool take(const StepPlan& plan, PyObject* step, size_t i) {
     const auto array = [&](uint32_t c, Held a) {
-      columns_[c].data[i] = bytes_of(a);
+      columns_[c].data[i] = array_data<const char>(a);
       keep_.push_back(std::move(a));
     };
     return plan.look(step, array, [&](uint32_t c) { return columns_[c].numbers.data() + i * columns_[c].row_bytes; });

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
+#include <optional>
 
 #include "numpy_arrays.h"
 #include "table_context.h"
@@ -73,10 +73,10 @@ inline nb::tuple extend_table(const TableContext& context, nb::object arrays, nb
     ends_of = copied<npy_bool>(row_ends, NPY_BOOL, "row_ends: expected a contiguous bool array of one axis");
   if (!ends_of.empty()) rows.ends = ends_of.data();
   if (!ends_of.empty() && ends_of.size() != rows.num_rows) throw nb::type_error("row_ends: expected one a row");
-  std::unique_ptr<const ExtendArrays> final_columns;
+  std::optional<const ExtendArrays> final_columns;
   FinalRows final_rows;
   if (!finals.is_none()) {
-    final_columns = std::make_unique<const ExtendArrays>(context, finals, false);
+    final_columns.emplace(context, finals, false);
     if (final_columns->num_rows() != std::count(ends_of.begin(), ends_of.end(), 1))
       throw nb::type_error("finals: expected one row for each end");
     final_rows = final_columns->finals();

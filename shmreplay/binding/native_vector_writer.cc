@@ -1,7 +1,7 @@
 // _core.VectorWriter: N streams written from Python, one native call for all of them.
 //
-// Calls take `numbers`, rows of the caller's arrays, and `streams`, the stream of each row: int64 arrays of one length,
-// checked by the caller, no stream twice. They answer
+// Calls take `numbers`, rows of the caller's arrays, ascending, and `streams`, the stream of each row: int64 arrays of
+// one length, checked by the caller, no stream twice. They answer
 //
 //   (status or a code of writer_calls.h, rows done, row that it is about, step, column, keys, exception of a signal
 //    handler or None).

@@ -64,13 +64,14 @@ class NativeWriter {
     const Busy busy(busy_, *context_);
     if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
     const std::vector<PlanColumn>& columns = context_->bound_plan().columns();
+    StepPart part;
     if (is_closed_ || forked() || is_unfinished() || (finish && needs_end_episode()) ||
-        !part_.read(*context_->plan, step.ptr()) || !part_.fits(stream().row(), finish, columns.size()))
+        !part.read(*context_->plan, step.ptr()) || !part.fits(stream().row(), finish, columns.size()))
       return nb::int_(kNeedsPython);
     const double p = call_priority(priority, *context_);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     writer_.begin(WriterCall::kAppend);
-    part_.write(stream().row(), columns);
+    part.write(stream().row(), columns);
     return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
   }
 
@@ -98,7 +99,7 @@ class NativeWriter {
     const Busy busy(busy_, *context_);
     if (is_unfinished()) return kUnfinished;
     const double p = priority_of(priority, *context_->facts);
-    if (!priority.is_none() && first_bad_priority(*context_->facts, &p, 1) != kAllGood) return kBadPriority;
+    if (!may_be_priority(priority, p)) return kBadPriority;
     if (length > 0 && length <= stream().history().num_steps() && length > writer_.longest_span()) return kLacksColumn;
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_at_span(length, p, table);
@@ -121,7 +122,7 @@ class NativeWriter {
     if (forked()) return nb::int_(-static_cast<int>(Status::kForked));
     if (is_unfinished()) return nb::int_(kUnfinished);
     const double p = priority_of(priority, *context_->facts);
-    if (!priority.is_none() && first_bad_priority(*context_->facts, &p, 1) != kAllGood) return nb::int_(kBadPriority);
+    if (!may_be_priority(priority, p)) return nb::int_(kBadPriority);
     ItemRule::Missing missing{};
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_by(selections_.at(selection), p, missing);
@@ -306,8 +307,10 @@ class NativeWriter {
     return array;
   }
 
+  // Of a hand-made item: its priority is the call's, no rule reads one.
   int64_t key_or_status(Status s) const {
     if (s == Status::kInterrupted) throw nb::python_error();
+    if (s == Status::kBadPriority) return kBadPriority;
     if (s != Status::kOk) return -static_cast<int64_t>(s);
     return writer_.keys().empty() ? 0 : writer_.keys().front();
   }
@@ -324,7 +327,6 @@ class NativeWriter {
   bool is_closed_ = false;
   const nb::object no_keys_ = empty_keys();
   Selections selections_;
-  StepPart part_;
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };
 

@@ -39,7 +39,8 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kHistory, "ValueError", "the writer holds fewer steps than that; make it with a longer history"},
     {Status::kMissingCell, "SignatureMismatch", "an item selects what a step lacks"},
     {Status::kBadPriority, "ValueError",
-     "a rule read a priority from the data that is not finite or negative, or that the table does not take"},
+     "a rule read a priority from the data that is not finite or negative, or the item's table does not take the "
+     "priority: with a Prioritized sampler or remover, its power by the exponent is too small or too large"},
     {Status::kValueTooLarge, "ValueError",
      "the values of a step take more than the arena's whole heap; raise capacity_steps or mean_bytes"},
     {Status::kNoMemory, "MemoryError", "there is no memory for the next item's values; it stays in the table"},

@@ -2,14 +2,14 @@
 // leave to Python's column_array().
 #pragma once
 
-#include <cmath>
 #include <cstring>
-#include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/row_copy.h"
 #include "gil.h"
 #include "number_cast.h"
+#include "numpy_arrays.h"
 
 namespace shmreplay {
 
@@ -107,13 +107,9 @@ inline Held side_by_side(PyArrayObject* array) {
   if (PyArray_IS_C_CONTIGUOUS(array) && !PyArray_ISBYTESWAPPED(array))
     return nb::borrow(reinterpret_cast<PyObject*>(array));
   PyArray_Descr* native = PyArray_DescrFromType(PyArray_TYPE(array));
-  PyObject* copy = PyArray_FromArray(array, native, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_NOTSWAPPED);
+  PyObject* copy = PyArray_FromArray(array, native, NPY_ARRAY_C_CONTIGUOUS);
   if (copy == nullptr) PyErr_Clear();
   return nb::steal(copy);
-}
-
-inline const char* bytes_of(const nb::object& array) {
-  return PyArray_BYTES(reinterpret_cast<PyArrayObject*>(array.ptr()));
 }
 
 // Casts rows of a column. false: a row that must fit (must_fit(row)) does not.
@@ -121,15 +117,31 @@ template <class MustFit>
 bool cast_rows(NumberCast cast, const nb::object& from, const nb::object& to, size_t num_rows, MustFit must_fit) {
   auto* array = reinterpret_cast<PyArrayObject*>(from.ptr());
   const auto n = static_cast<size_t>(PyArray_SIZE(array));
-  auto* bytes = const_cast<char*>(bytes_of(to));
-  if (cast(bytes_of(from), bytes, n)) return true;
+  const char* const numbers = array_data<const char>(from);
+  char* const bytes = array_data<char>(to);
+  if (cast(numbers, bytes, n)) return true;
   const size_t row = n / num_rows, from_bytes = row * static_cast<size_t>(PyArray_ITEMSIZE(array)),
                to_bytes = row * static_cast<size_t>(PyArray_ITEMSIZE(reinterpret_cast<PyArrayObject*>(to.ptr())));
   for (size_t i = 0; i < num_rows; ++i) {
-    if (must_fit(static_cast<npy_intp>(i)) && !cast(bytes_of(from) + i * from_bytes, bytes + i * to_bytes, row))
-      return false;
+    if (must_fit(static_cast<npy_intp>(i)) && !cast(numbers + i * from_bytes, bytes + i * to_bytes, row)) return false;
   }
   return true;
+}
+
+// What a leaf holds for a column, after `leading` axes.
+struct Numbers {
+  Held array;                 // side by side; not valid: Python decides
+  NumberCast cast = nullptr;  // what brings them into the column; nullptr: they are exactly of its dtype
+};
+
+inline Numbers numbers_of(const PlanColumn& c, PyObject* leaf, int leading) {
+  const Held found = plain_array(leaf);
+  if (!found.is_valid() || is_exact(c, found.ptr(), leading)) return {found};
+  auto* array = reinterpret_cast<PyArrayObject*>(found.ptr());
+  const NumberCast cast = cast_of(c, array, leading);
+  if (cast == nullptr) return {};
+  const Held numbers = side_by_side(array);
+  return {numbers, numbers.is_valid() && is_exact(c, numbers.ptr(), leading) ? nullptr : cast};
 }
 
 // The leaf as an array of exactly the column's dtype and of its shape after `leading` axes (0 or 1): itself, or one
@@ -138,19 +150,15 @@ bool cast_rows(NumberCast cast, const nb::object& from, const nb::object& to, si
 template <class MustFit>
 Held exact_array(const PlanColumn& c, PyObject* leaf, int leading, MustFit must_fit) {
   if (is_exact(c, leaf, leading)) return nb::borrow(leaf);
-  const Held given = plain_array(leaf);
-  if (!given.is_valid() || is_exact(c, given.ptr(), leading)) return given;
-  auto* array = reinterpret_cast<PyArrayObject*>(given.ptr());
-  const NumberCast cast = cast_of(c, array, leading);
-  if (cast == nullptr) return {};
-  const Held numbers = side_by_side(array);
-  if (!numbers.is_valid() || is_exact(c, numbers.ptr(), leading)) return numbers;
+  const Numbers found = numbers_of(c, leaf, leading);
+  if (!found.array.is_valid() || found.cast == nullptr) return found.array;
+  auto* array = reinterpret_cast<PyArrayObject*>(found.array.ptr());
   auto* descr = reinterpret_cast<PyArray_Descr*>(nb::borrow(c.descr).release().ptr());  // NewFromDescr steals it
   const Held made = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(array), PyArray_DIMS(array),
                                                    nullptr, nullptr, 0, nullptr));
   if (!made.is_valid()) PyErr_Clear();
   const auto num_rows = leading == 0 ? size_t{1} : static_cast<size_t>(PyArray_DIM(array, 0));
-  return made.is_valid() && cast_rows(cast, numbers, made, num_rows, must_fit) ? made : Held();
+  return made.is_valid() && cast_rows(found.cast, found.array, made, num_rows, must_fit) ? made : Held();
 }
 
 // Writes one row. false: Python decides; the row may be partly written.
@@ -159,13 +167,13 @@ inline bool write_array(const PlanColumn& c, PyObject* leaf, char* to) {
     copy_row(to, PyArray_BYTES(reinterpret_cast<PyArrayObject*>(leaf)), c.row_bytes, c.past_caches);
     return true;
   }
-  const Held given = plain_array(leaf);
-  if (!given.is_valid()) return false;
-  auto* array = reinterpret_cast<PyArrayObject*>(given.ptr());
-  const NumberCast cast = cast_of(c, array, 0);
-  if (cast == nullptr) return false;
-  const Held numbers = side_by_side(array);
-  return numbers.is_valid() && cast(bytes_of(numbers), to, static_cast<size_t>(PyArray_SIZE(array)));
+  const Numbers found = numbers_of(c, leaf, 0);
+  if (!found.array.is_valid()) return false;
+  const auto* from = array_data<const char>(found.array);
+  if (found.cast != nullptr)
+    return found.cast(from, to, static_cast<size_t>(PyArray_SIZE(reinterpret_cast<PyArrayObject*>(found.array.ptr()))));
+  copy_row(to, from, c.row_bytes, c.past_caches);
+  return true;
 }
 
 inline bool write_float(const PlanColumn& c, double value, char* to) {

@@ -10,13 +10,12 @@ namespace shmreplay {
 
 class StepPart {
  public:
-  // false: Python has to look at it.
+  // Keeps the step's arrays until its end. false: Python has to look at it.
   bool read(const StepPlan& plan, PyObject* step) {
     if (plan.has_heap()) return false;
-    cells_.clear();
     numbers_.resize(kNumberBytes * plan.columns().size());
     const auto array = [this](uint32_t c, Held a) {
-      const char* bytes = bytes_of(a);
+      const char* bytes = array_data<char>(a);
       cells_.push_back({c, bytes, std::move(a)});
     };
     return plan.look_at_part(step, array, [this](uint32_t c) {
@@ -36,14 +35,13 @@ class StepPart {
     return !whole || num_present == num_columns;
   }
 
-  // Writes and marks the cells, and lets go of the caller's arrays.
+  // Writes and marks the cells.
   void write(StreamRow& row, const std::vector<PlanColumn>& columns) {
     for (const Cell& cell : cells_) {
       const PlanColumn& c = columns[cell.column];
       copy_row(row.cell(cell.column), cell.bytes, c.row_bytes, c.past_caches);
       row.mark(cell.column);
     }
-    cells_.clear();
   }
 
  private:

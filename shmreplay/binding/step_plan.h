@@ -150,43 +150,36 @@ class StepPlan {
     if (kPart && value == Py_None) return true;
     switch (node.kind) {
       case Kind::kLeaf: return leaf(node.column, value);
-      case Kind::kDict: return kPart ? visit_dict_part(node, value, leaf) : visit_dict(node, value, leaf);
+      case Kind::kDict: return visit_dict<kPart>(node, value, leaf);
       default: return visit_seq<kPart>(node, value, leaf);
     }
   }
 
-  // A dict mostly has its keys in the signature's order: then nothing is looked up.
-  template <class Leaf>
+  template <bool kPart, class Leaf>
   static bool visit_dict(const Node& node, PyObject* value, Leaf leaf) {
-    if (!PyDict_CheckExact(value) || static_cast<size_t>(PyDict_Size(value)) != node.keys.size()) return false;
-    Py_ssize_t at = 0;
-    for (size_t i = 0; i < node.keys.size(); ++i) {
-      PyObject *key = nullptr, *child = nullptr;
-      const bool is_next = PyDict_Next(value, &at, &key, &child) != 0 && key == node.keys[i].ptr();
-      if (!is_next) child = PyDict_GetItemWithError(value, node.keys[i].ptr());
-      if (child == nullptr) {
-        PyErr_Clear();  // a key that cannot be compared counts as absent: canonical() will say so
-        return false;
-      }
-      if (!visit<false>(node.children[i], child, leaf)) return false;
-    }
-    return true;
-  }
-
-  template <class Leaf>
-  static bool visit_dict_part(const Node& node, PyObject* value, Leaf leaf) {
     if (!PyDict_CheckExact(value)) return false;
-    Py_ssize_t num_found = 0;
+    Py_ssize_t at = 0, num_found = 0;
     for (size_t i = 0; i < node.keys.size(); ++i) {
-      PyObject* child = PyDict_GetItemWithError(value, node.keys[i].ptr());
-      if (child == nullptr) {
-        PyErr_Clear();
-        continue;
-      }
+      PyObject* child = child_of(value, node.keys[i].ptr(), at);
+      if (child == nullptr && kPart) continue;
+      if (child == nullptr || !visit<kPart>(node.children[i], child, leaf)) return false;
       ++num_found;
-      if (!visit<true>(node.children[i], child, leaf)) return false;
     }
     return num_found == PyDict_Size(value);  // else it has a key that the signature has not
+  }
+
+  // The dict's value of a key, or nullptr. A dict mostly has its keys in the signature's order: then the next one, from
+  // `at` on, is the one asked for, and nothing is looked up.
+  static PyObject* child_of(PyObject* dict, PyObject* key, Py_ssize_t& at) {
+    Py_ssize_t next = at;
+    PyObject *found = nullptr, *child = nullptr;
+    if (PyDict_Next(dict, &next, &found, &child) != 0 && found == key) {
+      at = next;
+      return child;
+    }
+    child = PyDict_GetItemWithError(dict, key);
+    if (child == nullptr) PyErr_Clear();  // a key that cannot be compared counts as absent: canonical() will say so
+    return child;
   }
 
   template <bool kPart, class Leaf>

@@ -71,10 +71,15 @@ int close_writer(const TableContext& context, nb::handle timeout_s, Close close)
   return static_cast<int>(status);
 }
 
+// Whether a call's priority `p` is one that some table takes. The core looks at the table of each item.
+inline bool may_be_priority(nb::handle priority, double p) {
+  return priority.is_none() || (p >= 0 && p <= kMaxPriority);
+}
+
 // A call's priority; -1 for None. Raises if no table would take it.
 inline double call_priority(nb::handle priority, const TableContext& context) {
   const double p = priority_of(priority, *context.facts);
-  if (!priority.is_none() && first_bad_priority(*context.facts, &p, 1) != kAllGood) {
+  if (!may_be_priority(priority, p)) {
     const nb::str text = outlive_interpreter([&] { return nb::repr(priority); });
     raise_error("ValueError",
                 "table '" + context.facts->name + "': priority is " + text.c_str() + "; " + expected_priority());

@@ -18,7 +18,7 @@ Status Extend::secure_row(uint32_t row, const Wait& wait) {
   return s;
 }
 
-// How many rows lie one behind the other in the chunk, from this row on: a final step takes the row behind an end.
+// How many rows lie one after the other in the chunk, from this row on: a final step takes the row after an end.
 uint32_t Extend::rows_to_copy(uint32_t row) const {
   const uint32_t n = std::min(stream_.row().rows_left(), rows_.num_rows - row);
   if (rows_.finals == nullptr || rows_.ends == nullptr) return n;

@@ -124,6 +124,48 @@ def test_items_of_a_length_go_to_any_of_them(three: Three, commit_every: int) ->
     assert prioritised.get(prioritised.keys()).priorities.tolist() == [1.0, 3.0]
 
 
+@pytest.fixture
+def squared() -> Iterator[tuple[TableHandle, TableHandle]]:
+    """A table that draws by the priority's square, and a uniform one over the same steps."""
+    tables = [
+        sr.Table("squared", SIGNATURE, 1000, sampler=sr.selectors.Prioritized(2.0), **SHARED),
+        sr.Table("uniform", SIGNATURE, 1000, **SHARED),
+    ]
+    with sr.Server(tables) as server, server.client() as client:
+        yield client.table("squared"), client.table("uniform")
+
+
+LEAST = 1e-200  # a priority that is all right for a uniform table; its square is 0
+
+
+@pytest.mark.parametrize("ours", [0, 1])
+@pytest.mark.parametrize("by_length", [True, False])
+def test_a_priority_is_one_that_the_items_table_takes(
+    squared: tuple[TableHandle, TableHandle], ours: int, by_length: bool
+) -> None:
+    """Whichever of the two the writer is of."""
+    with squared[ours].writer(history=2) as writer:
+        writer.append(step(0))
+        how: dict[str, Any] = {"length": 1} if by_length else {"trajectory": {"x": writer.history["reward"][-1]}}
+        writer.create_item(LEAST, table="uniform", **how)
+        with pytest.raises(ValueError, match="table 'squared': priority is 1e-200; priorities must be finite"):
+            writer.create_item(LEAST, table="squared", **how)
+    assert (squared[1].get(squared[1].keys()).priorities.tolist(), len(squared[0])) == ([LEAST], 0)
+
+
+def test_an_appends_priority_is_one_that_the_tables_of_its_items_take(
+    squared: tuple[TableHandle, TableHandle],
+) -> None:
+    with squared[0].writer(patterns=[sr.Sequence(1, table="uniform")]) as writer:
+        writer.append(step(0), priority=LEAST)
+    with squared[1].writer(patterns=[sr.Sequence(1, table="squared")]) as writer:
+        with pytest.raises(ValueError, match="or the item's table does not take the priority: with a Prioritized"):
+            writer.append(step(0), priority=LEAST)
+        assert writer.episode_steps == 0
+        writer.append(step(0), priority=1.0)
+    assert [table.get(table.keys()).priorities.tolist() for table in squared] == [[1.0], [LEAST]]
+
+
 def test_items_of_a_length_that_another_table_does_not_take(three: Three) -> None:
     uniform, _, queue = three
     with uniform.writer(history=3) as writer:

@@ -1,6 +1,7 @@
 """Writers: episodes, and every misuse by its text."""
 
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -164,6 +165,17 @@ def test_a_refused_step_leaves_the_row_as_it_was(make_table: TableMaker) -> None
         writer.append(part_of_step(3, {"x", "image", "half", "odd"}))
         writer.create_item(length=2)
     assert spans(live(table)) == [[1, 3]]
+
+
+def test_a_part_that_is_refused_keeps_no_array(make_table: TableMaker) -> None:
+    table = make_table(item_steps=2)
+    with table.writer() as writer:
+        writer.append(part_of_step(1, {"n", "image"}), partial=True)
+        image = step(2)["image"]
+        before = sys.getrefcount(image)
+        with pytest.raises(sr.ShmReplayError, match="image"):  # the open row has it
+            writer.append({"image": image}, partial=True)
+        assert sys.getrefcount(image) == before
 
 
 def test_a_closed_writer_says_so(make_table: TableMaker) -> None:

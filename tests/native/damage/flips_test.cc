@@ -119,8 +119,8 @@ void flip_and_attack(Scene& scene, const Flip& flip) {
     arena = scene.world.segments.attach(scene.client->session_index(), scene.client->session_generation());
   } catch (const AttachError&) {
     _exit(0);
-  } catch (const std::system_error&) {  // for rows of that size there is no memory below the limit
-    _exit(0);
+  } catch (const std::system_error& e) {  // for rows of that size there is no memory below the limit
+    _exit(e.code().value() == ENOMEM ? 0 : 1);
   }
   auto* attack = new Attack(scene, *arena);
   if (flip.attached) do_flip();

@@ -145,7 +145,7 @@ TEST(blocks_that_are_given_back_before_a_wait_are_free_hold_by_hold) {
     Actor& actor = writer_of(arena, 1, 0);
     CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
     CHECK_EQ(actor.writer.secure_blocks(10, kNow), Status::kOk);
-    return [&actor] { CHECK_EQ(actor.writer.secure_blocks(64, {0, nullptr, true}), Status::kTimeout); };
+    return [&actor] { CHECK_EQ(actor.writer.secure_blocks(64, kTryOnly), Status::kTimeout); };
   });
 }
 

@@ -56,8 +56,7 @@ TEST(an_insert_that_a_limiter_blocks_is_counted_among_the_sleepers_until_it_ends
     CHECK_EQ(sleepers(w.table(1), kInserts), 1u);
   }
   CHECK_EQ(sleepers(w.table(1), kInserts), 0u);
-  const Wait try_only{0, nullptr, true};
-  InsertHolds insert(w.arena, kSecond, try_only);
+  InsertHolds insert(w.arena, kSecond, kTryOnly);
   CHECK_EQ(insert.run([] { return true; }, fill), Status::kTimeout);
   CHECK_EQ(sleepers(w.table(1), kInserts), 0u);
 }
