@@ -45,7 +45,7 @@ SB3_TESTS ?=
 FIXED_SEED ?= 20260701
 # Of one release, so that a mirror's build for processors serves; nothing here needs the GPU in it.
 TORCH ?= torch==2.13.0
-# Installed behind torch, which it would bring in another build. Its own tests come from the sdist of this release.
+# Installed after torch, which it would bring in another build. Its own tests come from the sdist of this release.
 SB3 ?= stable-baselines3==2.9.2
 
 BIN := .venv/bin

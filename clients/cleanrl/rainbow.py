@@ -10,11 +10,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import selectors
-from shmreplay.clients.cleanrl.replay_buffer import device_of, tensors
+from shmreplay.clients.cleanrl.replay_buffer import device_of
 from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.torch.tensors import on_device
 from shmreplay.clients.transitions.layout import Layout
 from shmreplay.clients.transitions.transition_table import TransitionTable
 from shmreplay.clients.transitions.transitions_spec import transitions_spec
+from shmreplay.rules.windows import AtStart
 
 
 class PrioritizedBatch(NamedTuple):
@@ -57,7 +59,7 @@ class PrioritizedReplayBuffer:
         eps: float = 1e-6,
         *,
         frames: int = 1,
-        at_start: Any = "repeat",
+        at_start: AtStart = "repeat",
         compression: str | None = None,
         address: str | None = None,
         table: str = "replay",
@@ -93,7 +95,7 @@ class PrioritizedReplayBuffer:
 
     @property
     def size(self) -> int:
-        """Transitions in the table."""
+        """Transitions in the table. Opens it, and creates it if it is not there."""
         return len(self.table)
 
     def add(self, obs: Any, action: ArrayLike, reward: ArrayLike, next_obs: Any, done: ArrayLike) -> None:
@@ -119,9 +121,9 @@ class PrioritizedReplayBuffer:
             terminated.any(axis=1, keepdims=True),
         )
         weights = batch.weights(self.beta).astype(np.float32).reshape(-1, 1)
-        observations, actions, returns, following, dones = (tensors(array, self.device) for array in arrays)
+        observations, actions, returns, following, dones = (on_device(array, self.device) for array in arrays)
         return PrioritizedBatch(
-            observations, actions, returns, following, dones, batch.keys, tensors(weights, self.device)
+            observations, actions, returns, following, dones, batch.keys, on_device(weights, self.device)
         )
 
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> None:

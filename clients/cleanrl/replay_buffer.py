@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from shmreplay import selectors
 from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.torch.tensors import on_device
 from shmreplay.clients.transitions.layout import Layout
 from shmreplay.clients.transitions.transition_table import TransitionTable
 from shmreplay.clients.transitions.transitions_spec import transitions_spec
@@ -120,7 +121,7 @@ class ReplayBuffer:
             dones,
             data["reward"].reshape(-1, 1),
         )
-        return ReplayBufferSamples(*(tensors(value, self.device) for value in values))
+        return ReplayBufferSamples(*(on_device(value, self.device) for value in values))
 
     def flush(self) -> None:
         """Makes transitions of what the last `add` left open."""
@@ -133,13 +134,6 @@ class ReplayBuffer:
     def close(self) -> None:
         """Ends the writer, and a private table with it. Idempotent; the next call opens it anew."""
         self._transitions.close()
-
-
-def tensors(arrays: Any, device: torch.device) -> Any:
-    """Tensors on the device; those of the host share the memory of the arrays."""
-    if isinstance(arrays, dict):
-        return {name: tensors(array, device) for name, array in arrays.items()}
-    return torch.as_tensor(arrays, device=device)
 
 
 def device_of(device: torch.device | str) -> torch.device:

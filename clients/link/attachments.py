@@ -94,9 +94,9 @@ class Mappings:
     def take(self, reply: Reply, user: int) -> tuple[Mapping, Attachment]:
         """Maps the segments of a reply to `open`, unless they are mapped already, and closes its descriptors.
 
-        Returns the mapping, which has the user from now on unless it is ending; the attachment; and whether the mapping
-        is new. Raises SegmentFailed or LayoutMismatch if this process cannot use the segments, OSError if it lacks
-        descriptors or address space.
+        Returns the mapping, which has the user from now on unless it is ending, and the attachment. Raises
+        SegmentFailed or LayoutMismatch if this process cannot use the segments, OSError if it lacks descriptors or
+        address space.
         """
         fields = reply.fields
         try:
@@ -125,8 +125,9 @@ class Mappings:
 
     def _forget_dropped(self) -> None:
         """Forgets arenas that were dropped: clients that nobody closed, as of a pickled handle, never release them."""
-        there = {key: value for key, value in self.by_identity.items() if not value.arena.table(0).dropped}
-        self.by_identity = there
+        for identity, mapping in list(self.by_identity.items()):
+            if mapping.arena.table(0).dropped:
+                self.by_identity.pop(identity, None)
 
     def release(self, mapping: Mapping, user: int) -> bool:
         """Removes a user. True if it was the last one, and the mapping is this process' own, not its parent's.
@@ -147,7 +148,9 @@ class Mappings:
         """Forgets a mapping whose session was ended, or could not be."""
         with self.lock:
             self.num_ended += 1
-            self.by_identity = {key: value for key, value in self.by_identity.items() if value is not mapping}
+            for identity, known in list(self.by_identity.items()):
+                if known is mapping:
+                    self.by_identity.pop(identity, None)
         if mapping.ending is not None:
             mapping.ending.over()
 

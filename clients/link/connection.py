@@ -305,12 +305,12 @@ class Connection:
         try:
             sock.setblocking(False)
             sock.connect(path)
-            return sock, self._say_hello(sock, deadline)
+            return sock, self._say_hello(sock, path, deadline)
         except BaseException:
             sock.close()
             raise
 
-    def _say_hello(self, sock: socket.socket, deadline: Deadline) -> Message:
+    def _say_hello(self, sock: socket.socket, path: str, deadline: Deadline) -> Message:
         hello = {
             "command": "hello",
             "version": PROTOCOL_VERSION,
@@ -321,14 +321,15 @@ class Connection:
         # A daemon that came up at the very end of the wait still gets a second to answer.
         remaining_s = deadline.remaining_s()
         limit_s = SILENCE_S if remaining_s is None else max(1.0, remaining_s)
+        limit = Deadline(limit_s)
         try:
             with contextlib.suppress(
                 BrokenPipeError, ConnectionResetError
             ):  # refused before it was read: the answer says why
-                send_message(sock, hello, Deadline(limit_s))
+                send_message(sock, hello, limit)
             if limit_s > LOG_CONNECTING_AFTER_S and not _can_read(sock, LOG_CONNECTING_AFTER_S):
-                _log_connecting(f"the shmreplayd at {self.paths[0]} has a socket, but says nothing yet", deadline)
-            answer, _ = receive_message(sock, Deadline(limit_s))
+                _log_connecting(f"the shmreplayd at {path} has a socket, but says nothing yet", deadline)
+            answer, _ = receive_message(sock, limit)
         except TimeoutError:
             raise self._silent(limit_s) from None
         return answer

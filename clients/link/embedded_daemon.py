@@ -130,10 +130,12 @@ class EmbeddedDaemon:
         self._stop(STOP_TIMEOUT_S)
 
     def _stop(self, timeout_s: float) -> None:
-        with self._stopper, contextlib.suppress(OSError):  # it has ended, or this descriptor was closed behind our back
+        was_asked = False
+        with contextlib.suppress(OSError), self._stopper:  # it has ended, or somebody closed this descriptor
             self._stopper.send(b"stop", socket.MSG_NOSIGNAL)
+            was_asked = True
         try:
-            self.process.wait(timeout_s)
+            self.process.wait(timeout_s if was_asked else 0)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from shmreplay.columns import structure
 from shmreplay.columns.leaves import Leaf
-from shmreplay.columns.signature import Signature
+from shmreplay.columns.signature import MAX_COLUMNS, Signature
 from shmreplay.columns.specs import ArraySpec
 
 PARAMS, PUBLISHED = "params", "published_ns"  # the two parts of a version: the tree, and when it was published
-MAX_COLUMNS = 124  # a table has 125
+MAX_ARRAYS = MAX_COLUMNS - 1  # with a column each; one column is PUBLISHED
 _ALIGNMENT = 64  # in bytes, of arrays that share a column
 _JOINED = "joined_"
 
@@ -39,7 +39,7 @@ class ParamsLayout:
         self._places: list[slice] = []  # of each array, in the column of its dtype
         self._sizes: dict[str, int] = {}
         self._name = PARAMS
-        if len(self.leaves) > MAX_COLUMNS:
+        if len(self.leaves) > MAX_ARRAYS:
             for leaf in self.leaves:
                 self._join(leaf)
             arrays = "\n".join(f"{leaf.path} {leaf.spec.dtype} {leaf.spec.shape}" for leaf in self.leaves)
@@ -48,7 +48,7 @@ class ParamsLayout:
     @classmethod
     def of_tree(cls, tree: Any, table_name: str) -> ParamsLayout:
         """Reads a tree of arrays. Raises TypeError, ValueError as `Table` does."""
-        sig = Signature.from_tree({PARAMS: tree}, table_name, most_columns=None)  # joined below if there are too many
+        sig = Signature.from_tree({PARAMS: tree}, table_name, is_table=False)  # joined below if there are too many
         (node,) = _children(sig.root)
         return cls(node, sig.leaves)
 

@@ -1,6 +1,6 @@
 """Replay buffers of Stable-Baselines3 over tables: `replay_buffer_class=` of DQN, SAC, TD3, DDPG and those like them.
 
-Reading order: `arguments` (the table that a buffer needs), `replay_buffer`, `prioritized`.
+Reading order: `replay_buffer`, `prioritized`. Their tables and rows: `shmreplay.clients.transitions`.
 """
 
 import importlib.util

@@ -10,6 +10,7 @@ import torch
 from shmreplay import selectors
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.sb3.replay_buffer import ReplayBuffer
+from shmreplay.clients.torch.tensors import to_host
 
 
 class PrioritizedReplayBufferSamples(NamedTuple):
@@ -57,5 +58,4 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             keys: of samples. They are int64; no other dtype holds them.
             td_errors: `[B]` or `[B, 1]`, of any sign.
         """
-        priorities = td_errors.detach().abs().reshape(-1).to("cpu", torch.float64).numpy()
-        return self._transitions.update_priorities(keys.cpu().numpy(), priorities)
+        return self._transitions.update_priorities(*to_host(keys, td_errors.abs()))

@@ -17,6 +17,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from shmreplay import selectors
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.torch.tensors import on_device
 from shmreplay.clients.transitions.layout import Layout
 from shmreplay.clients.transitions.transition_table import TransitionTable
 from shmreplay.clients.transitions.transitions_spec import transitions_spec
@@ -108,7 +109,7 @@ class ReplayBuffer(buffers.ReplayBuffer):
         )
         self._transitions = TransitionTable(spec, layout, n_envs, address, timeout_s)
         self._nobody = np.zeros(n_envs, np.bool_)
-        self._has_warned = False
+        self._has_warned = self._has_warned_of_env = False
         self._num_draws = 0
 
     def _sampler(self) -> selectors.Selector:
@@ -166,8 +167,8 @@ class ReplayBuffer(buffers.ReplayBuffer):
         return self._transitions.draw(batch_size)
 
     def _warn(self, env: VecNormalize | None) -> None:
-        if env is not None and not self._transitions.is_private:
-            self._has_warned = True
+        if env is not None and not self._transitions.is_private and not self._has_warned_of_env:
+            self._has_warned_of_env = True
             warnings.warn(
                 "VecNormalize normalises samples by the statistics of this process, which are not those of other "
                 "processes that fill the buffer at this address; publish them with the weights, or leave VecNormalize "
@@ -209,10 +210,7 @@ class ReplayBuffer(buffers.ReplayBuffer):
         return returns, (terminated & real).any(axis=1, keepdims=True).astype(np.float32), discounts
 
     def _tensors(self, arrays: Any) -> Any:
-        """Tensors on the device. A batch's arrays are nobody else's, so those of the host share their memory."""
-        if isinstance(arrays, dict):
-            return {name: self._tensors(array) for name, array in arrays.items()}
-        return torch.as_tensor(arrays, device=self.device)
+        return on_device(arrays, self.device)
 
     def flush(self) -> None:
         """Makes transitions of what the last `add` left open; windows of several steps end there."""

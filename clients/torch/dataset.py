@@ -91,7 +91,7 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         Call it while no iteration is under way. Of iterations that overlap, each needs a data set of its own.
 
         Raises:
-            ValueError, TypeError: the epoch is no integer from 0 to 2**32 - 1.
+            ValueError, TypeError: the epoch is no integer from 0 to 2**30 - 1.
         """
         self._epochs.set(check_int(f"table {self._table_name!r}", "epoch", epoch, 0, MAX_EPOCH))
 

@@ -42,6 +42,13 @@ def as_tensor(value: NDArray[Any] | Tensor) -> Tensor:
     return torch.from_numpy(value)
 
 
+def on_device(arrays: Any, device: torch.device | str) -> Any:
+    """Returns tensors on the device of arrays, or of dicts of them; those of the host share the arrays' memory."""
+    if isinstance(arrays, dict):
+        return {name: on_device(array, device) for name, array in arrays.items()}
+    return torch.as_tensor(arrays, device=device)
+
+
 def to_host(keys: Any, priorities: Any) -> tuple[Any, Any]:
     """Returns keys and priorities as the table takes them: tensors become arrays in host memory.
 

@@ -21,7 +21,7 @@ class SavedRows:
     Attributes:
         columns: arrays `[N, ...]`, as `extend` takes them.
         ends: bool `[N]`, True on an episode's last row.
-        finals: the observations behind these rows.
+        finals: the observations after these rows.
         priorities: of the items, `[N]`.
     """
 
@@ -36,20 +36,21 @@ class SavedRows:
         keys = table.keys()
         if len(keys) == 0:
             return None
-        batch = table.get(keys)
+        batch = table.get(keys, columns=["observation", "action", *SCALARS])
         order = np.lexsort((batch.steps, batch.episodes))
         episodes, steps = batch.episodes[order], batch.steps[order]
         ends = np.append((np.diff(episodes) != 0) | (np.diff(steps) != 1), True)
         data = batch.data
 
         def newest(part: Part, column: NDArray[Any]) -> NDArray[Any]:
-            return column[order] if part.frames == 1 else column[order, -1]
+            return column if part.frames == 1 else column[:, -1]
 
-        columns = {"observation": layout.of_parts(newest, data["observation"]), "action": data["action"][order]}
+        observations = layout.of_parts(lambda part, column: newest(part, column)[order], data["observation"])
+        columns = {"observation": observations, "action": data["action"][order]}
         for name in SCALARS:  # of n steps in a window of several; the row's own is the first
             columns[name] = data[name][order] if data[name].ndim == 1 else data[name][order, 0]
-        following = layout.of_parts(newest, data["next_observation"])
-        return cls(columns, ends, layout.of_parts(lambda _, column: column[ends], following), batch.priorities[order])
+        last = table.get(batch.keys[order][ends], columns=["next_observation"]).data
+        return cls(columns, ends, layout.of_parts(newest, last["next_observation"]), batch.priorities[order])
 
     def put_into(self, table: TableHandle) -> None:
         """Puts the rows in; if the table is smaller, the oldest leave again."""

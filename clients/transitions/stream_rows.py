@@ -25,7 +25,8 @@ class StreamRows:
     """Transitions of N environments as rows of a vector writer. Its windows make the items.
 
     Row t is written once; the next observation of its transition is row t + 1, or the final step of the episode. So a
-    transition becomes an item one call late: with the next `add`, with the end of its episode, or with `flush`.
+    transition becomes an item one call late: with the next `add`, with the end of its episode, or with `flush`. A
+    window of n steps is an item n calls late.
 
     Nobody has to tell that an episode was broken off. If the observation of a call is not the next observation of the
     call before, byte for byte, the stream's episode ends there, with that next observation as its final one, and
@@ -111,13 +112,13 @@ class StreamRows:
         if is_over:
             self._end(over)
 
-    def flush(self) -> list[Keys]:
+    def flush(self, timeout_s: float | None = None) -> list[Keys]:
         """Makes items of the transitions that are none yet, and returns their keys, an array for each stream.
 
         The episodes end there without having terminated. Their transitions are as they were, but no window of several
-        steps goes across.
+        steps goes across. `timeout_s` stands for the one of all calls, if it is given.
         """
-        return self._end(self._under_way.copy())
+        return self._end(self._under_way.copy(), timeout_s)
 
     def _observation(self, value: Any) -> list[NDArray[Any]]:
         """The arrays of an observation, of their columns' dtypes."""
@@ -170,12 +171,13 @@ class StreamRows:
         self._under_way |= done
         self._is_even = bool(self._under_way.all() and not self._is_over.any())
 
-    def _end(self, mask: Mask) -> list[Keys]:
+    def _end(self, mask: Mask, timeout_s: float | None = None) -> list[Keys]:
         if not mask.any():
             return [np.empty(0, np.int64)] * self._writer.num_streams
         final_steps = self._nested(self._last.rows)
         try:
-            keys = self._writer.end_episodes(mask, {OBSERVATION: final_steps}, timeout_s=self._timeout_s)
+            timeout_s = self._timeout_s if timeout_s is None else timeout_s
+            keys = self._writer.end_episodes(mask, {OBSERVATION: final_steps}, timeout_s=timeout_s)
         except BaseException as error:
             mask = mask & getattr(error, "done", np.zeros(len(mask), np.bool_))
             raise

@@ -16,7 +16,10 @@ from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.transitions.layout import Layout
 from shmreplay.clients.transitions.saved_rows import SavedRows
 from shmreplay.clients.transitions.stream_rows import StreamRows
+from shmreplay.clients.writers.stream_handle import CLOSE_TIMEOUT_S
 from shmreplay.clients.writers.vector_writer import Keys, VectorWriter
+
+OF_THIS_PROCESS = ("_server", "_client", "_table", "_writer", "_rows")  # neither copied nor pickled
 
 
 def draw_seed() -> int:
@@ -67,10 +70,14 @@ class TransitionTable:
     def handle(self) -> TableHandle:
         """The table. Opens it, and creates it if it is not there."""
         if self._table is None:
-            self._table = self._open()
-            if self._saved is not None:
-                self._saved.put_into(self._table)
-                self._saved = None
+            try:
+                table = self._open()
+                if self._saved is not None:
+                    self._saved.put_into(table)
+            except BaseException:
+                self.close()  # the next call begins anew, with the rows that were saved
+                raise
+            self._table, self._saved = table, None
         return self._table
 
     def _open(self) -> TableHandle:
@@ -97,7 +104,7 @@ class TransitionTable:
         return self._rows
 
     def __len__(self) -> int:
-        """Transitions in the table, and those of this process that are no item yet, at most the table's size."""
+        """Transitions in the table, and one of each stream of this process that is under way; at most its size."""
         if self._table is None and self._address is None:
             return 0 if self._saved is None else min(len(self._saved.ends), self.spec.max_size)
         pending = 0 if self._rows is None else int(np.count_nonzero(self._rows.under_way))
@@ -160,11 +167,15 @@ class TransitionTable:
         self._client.reset(table.name)
 
     def close(self) -> None:
-        """Makes items of what is none yet, and ends the writer; a private table ends, too. Idempotent."""
-        writer, client, server = self._writer, self._client, self._server
+        """Makes items of what is none yet, and ends the writer; a private table ends, too. Idempotent.
+
+        Raises:
+            RateLimitTimeout: the rate limiter did not admit these items within 10 s; they are lost.
+        """
+        writer, rows, client, server = self._writer, self._rows, self._client, self._server
         try:
-            if writer is not None and self._address is not None:
-                self.flush()
+            if writer is not None and rows is not None and self._address is not None:
+                rows.flush(CLOSE_TIMEOUT_S)
                 writer.close()
         finally:
             self._forget()
@@ -182,16 +193,12 @@ class TransitionTable:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_server", "_client", "_table", "_writer", "_rows"):
-            state[name] = None
+        state.update(dict.fromkeys(OF_THIS_PROCESS))
         if self._address is None:
             state["_saved"] = self.saved()
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
     def __deepcopy__(self, memo: dict[int, Any]) -> TransitionTable:
-        copied = copy.copy(self)  # by the two calls above; rows are not changed once they are saved
+        copied = copy.copy(self)  # by the call above; rows are not changed once they are saved
         memo[id(self)] = copied
         return copied

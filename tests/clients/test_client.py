@@ -35,7 +35,7 @@ def test_no_daemon_is_an_error_with_path_cause_and_remedy(tmp_path: pathlib.Path
 def test_a_wait_for_a_daemon_is_told_after_a_second(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LOG_CONNECTING_AFTER_S", 0.1)
+    monkeypatch.setattr(connection, "LOG_CONNECTING_AFTER_S", 0.0)
     path = str(tmp_path / "none.sock")
     with pytest.raises(sr.DaemonUnavailable):
         sr.connect(path, timeout_s=0.5)
@@ -48,7 +48,7 @@ def test_a_wait_for_a_daemon_is_told_after_a_second(
 def test_a_wait_for_a_daemon_that_says_nothing_is_told_too(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LOG_CONNECTING_AFTER_S", 0.1)
+    monkeypatch.setattr(connection, "LOG_CONNECTING_AFTER_S", 0.0)
     path = str(tmp_path / "mute.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
         mute.bind(path)

@@ -269,6 +269,14 @@ def test_a_parent_that_closes_all_its_descriptors_keeps_it(run_script: Run) -> N
     assert_gone(pid, address)
 
 
+def test_close_ends_a_daemon_that_cannot_be_asked_to_stop() -> None:
+    server = sr.Server(tables=[table()])
+    pid, address = server.pid, server.address
+    os.close(server._daemon._stopper.fileno())  # as a program does that closes all descriptors
+    server.close()
+    assert_gone(pid, address)
+
+
 def test_a_daemon_that_cannot_start_is_an_error_with_what_it_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:

@@ -69,15 +69,7 @@ COVERED = {
     "tests/clients/tables/test_table_inserts.py": ["clients/handles/step_conversion.py"],
     "tests/clients/tables/test_table_reads.py": ["clients/tables/table_changes.py"],
     "tests/clients/test_client.py": ["clients/handles/attached_client.py"],
-    "tests/clients/test_server.py": [
-        "clients/link/embedded_daemon.py",
-    ],
-    "tests/clients/sb3/test_replay_buffer.py": [
-        "clients/transitions/layout.py",
-        "clients/transitions/saved_rows.py",
-        "clients/transitions/transition_table.py",
-        "clients/transitions/transitions_spec.py",
-    ],
+    "tests/clients/test_server.py": ["clients/link/embedded_daemon.py"],
     "tests/clients/torch/test_batch.py": [
         "clients/torch/columns.py",
         "clients/torch/info.py",

@@ -13,11 +13,7 @@ from gymnasium import spaces
 
 import shmreplay as sr
 from shmreplay.clients.cleanrl import ReplayBuffer
-
-
-def transitions(samples: Any) -> list[bytes]:
-    arrays = [value.numpy() for value in samples]
-    return sorted(b"".join(array[i].tobytes() for array in arrays) for i in range(len(arrays[0])))
+from tests.support.samples import sorted_rows
 
 
 def all_of(buffer: ReplayBuffer) -> Any:
@@ -62,7 +58,7 @@ def test_the_loop_of_the_scripts_stores_what_it_tells(server: sr.Server, num_env
     envs.close()
     assert buffer.size() == 60
     expected = sorted(b"".join(np.ascontiguousarray(part).tobytes() for part in one) for one in told)
-    assert transitions(all_of(buffer)) == expected
+    assert sorted_rows(all_of(buffer)) == expected
     assert buffer.table.info().num_episodes >= 8 * num_envs
     buffer.reset()
     assert buffer.size() == 0

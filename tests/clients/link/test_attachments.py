@@ -1,13 +1,13 @@
 """Clients of one process share its session in an arena, and end it with the last of them, however they come and go."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.link.attachments import Ending, mappings
+from shmreplay.clients.link.attachments import Ending, Mapping, Mappings, mappings
 from shmreplay.clients.link.connection import Reply
 from tests.support.daemons import DaemonProcess, Run, table
 from tests.support.rounds import rounds
@@ -57,6 +57,23 @@ def test_answers_that_name_an_ended_session_are_asked_for_again(
         (dead,) = (mapping for mapping in own.by_identity.values() if 1 in mapping.users)
         assert own.release(dead, user=1)
         own.ended(dead)
+
+
+def test_a_handler_may_attach_while_dropped_arenas_are_forgotten() -> None:
+    own, later = Mappings(), (2, 2, 2, 2)
+
+    class Arena:
+        """A signal comes during the look at it, and its handler attaches to another one."""
+
+        dropped = True
+
+        def table(self, index: int) -> "Arena":
+            own.by_identity[later] = Mapping(cast(Any, self), "later", 2, 2)
+            return self
+
+    own.by_identity[1, 1, 1, 1] = Mapping(cast(Any, Arena()), "dropped", 1, 1)
+    own._forget_dropped()
+    assert list(own.by_identity) == [later]
 
 
 def test_the_thread_that_ends_a_session_does_not_wait_for_itself() -> None:

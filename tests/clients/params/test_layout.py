@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmreplay.clients.params.layout import MAX_COLUMNS, ParamsLayout
+from shmreplay.clients.params.layout import MAX_ARRAYS, ParamsLayout
 from shmreplay.columns.signature import Signature
 
 
@@ -13,12 +13,12 @@ def few() -> dict[str, Any]:
     return {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": [np.array(7, np.int64), np.ones(2, np.uint8)]}
 
 
-def many(number: int = MAX_COLUMNS + 1) -> list[Any]:
+def many(number: int = MAX_ARRAYS + 1) -> list[Any]:
     dtypes = (np.float32, np.int8)
     return [np.full((i % 3, 2), i % 100, dtypes[i % 2]) for i in range(number)]
 
 
-@pytest.mark.parametrize("tree", [few(), many(MAX_COLUMNS), many()])
+@pytest.mark.parametrize("tree", [few(), many(MAX_ARRAYS), many()])
 def test_a_tree_comes_back_out_of_its_step(tree: Any) -> None:
     layout = ParamsLayout.of_tree(tree, "policy")
     arrays = leaves_of(tree)

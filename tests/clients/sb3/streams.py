@@ -1,6 +1,6 @@
 """Streams of transitions as Stable-Baselines3 hands them over, which two buffers are told alike."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ def stream(
     num_envs: int,
     num_steps: int,
     rng: np.random.Generator,
-    ends: Callable[[np.random.Generator, int], str] | None = None,
 ) -> Iterator[Told]:
     """Steps of some environments: episodes of 1 to 8 steps that terminate or are cut off."""
     observation_space.seed(int(rng.integers(2**31)))
@@ -47,12 +46,3 @@ def stream(
         yield stacked(rows), stacked(following), actions, rewards, over, infos
         begun = observe()
         rows = [begun[i] if over[i] else following[i] for i in range(num_envs)]
-
-
-def sorted_rows(samples: Any) -> list[bytes]:
-    """All values of each transition of samples, in an order that does not depend on theirs."""
-    arrays: list[NDArray[Any]] = []
-    for value in samples[:6]:
-        parts = value.values() if isinstance(value, dict) else [] if value is None else [value]
-        arrays += [part.numpy() for part in parts]
-    return sorted(b"".join(array[i].tobytes() for array in arrays) for i in range(len(arrays[0])))

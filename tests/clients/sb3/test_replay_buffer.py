@@ -17,7 +17,8 @@ import shmreplay as sr
 from shmreplay.clients.sb3 import DictReplayBuffer, ReplayBuffer
 from shmreplay.estimates import estimate
 from tests.clients.sb3.conftest import MakeBuffer
-from tests.clients.sb3.streams import CONTINUOUS, DICT, DISCRETE, IMAGE, VECTOR, sorted_rows, stream
+from tests.clients.sb3.streams import CONTINUOUS, DICT, DISCRETE, IMAGE, VECTOR, stream
+from tests.support.samples import sorted_rows
 
 CASES: dict[str, tuple[Any, Any, int]] = {
     "vector": (VECTOR, CONTINUOUS, 3),
