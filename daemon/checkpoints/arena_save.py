@@ -70,7 +70,7 @@ class ArenaSave:
             if holder is None:
                 raise
             raise LockTimeout(
-                f"process {holder} holds its lock ({error}); continue it (SIGCONT), or kill it"
+                f"process {holder} holds the arena's lock ({error}); continue it (SIGCONT), or kill it"
             ) from error
 
     def _run(self, writer: CheckpointWriter) -> dict[str, Any]:

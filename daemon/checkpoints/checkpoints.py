@@ -58,7 +58,6 @@ class Checkpoints:
         self._is_closing = False
         self._timer: asyncio.Task[None] | None = None
         self._outcome = LastOutcome()
-        self._up_to_date: str | None = None  # the checkpoint that made the last save needless
         self._directory: CheckpointDirectory | None = None
         self._retention: Retention | None = None
         self._directory_lock: LockFile | None = None
@@ -146,7 +145,7 @@ class Checkpoints:
             try:
                 if not self._registry.arenas:
                     raise CheckpointFailed("no checkpoint was saved: there are no tables")
-                path, num_bytes, failed = await self._workers.run(
+                path, num_bytes, is_new, failed = await self._workers.run(
                     self._write, directory, self._registry.arenas, only_new
                 )
             except BaseException as error:
@@ -157,10 +156,10 @@ class Checkpoints:
                 self._current = None
         seconds = time.monotonic() - started
         self._outcome.saved(path, num_bytes, seconds)
-        if path == self._up_to_date:
-            log.info("no checkpoint was saved: nothing is new since %s", path)
-        else:
+        if is_new:
             log.info("checkpoint %s saved: %s in %.2f s", path, show_bytes(num_bytes), seconds)
+        else:
+            log.info("no checkpoint was saved: nothing is new since %s", path)
         if failed:
             reason = f"checkpoint {path} was saved without {'; without '.join(failed)}"
             self._outcome.failed(reason)
@@ -184,23 +183,22 @@ class Checkpoints:
 
     def _write(
         self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena], only_new: bool
-    ) -> tuple[str, int, list[str]]:
+    ) -> tuple[str, int, bool, list[str]]:
         """Writes the file and removes old ones. Runs in a worker thread.
 
-        An arena that has failed, or whose lock a stopped process holds, is left out. Returns the path, its size, and
-        what was left out and why. If that shows while an arena is written, the file is begun again without it.
+        An arena that has failed, or whose lock a stopped process holds, is left out. If that shows while it is
+        written, the file is begun again without it. Returns the path, its size, whether it is new, and what was left
+        out and why.
         """
         assert self._retention is not None
         directory.remove_partial_files()
         failed: list[str] = []
-        self._up_to_date = None
         newest = self._retention.newest(lambda: self._is_closing) if only_new else None
         while True:
             try:
                 path, num_bytes, content = self._write_all(directory, arenas, newest)
             except _NothingNew as same:
-                self._up_to_date = same.path
-                return same.path, os.stat(same.path).st_size, failed
+                return same.path, os.stat(same.path).st_size, False, failed
             except _ArenaFailed as error:
                 failed.append(str(error))
                 arenas = [arena for arena in arenas if not set(_wholes(arena)) & set(_wholes(error.arena))]
@@ -208,7 +206,7 @@ class Checkpoints:
                     raise CheckpointFailed(f"no checkpoint was saved: {'; '.join(failed)}") from error
             else:
                 self._remove_old(path, arenas, content)
-                return path, num_bytes, failed
+                return path, num_bytes, True, failed
 
     def _write_all(
         self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena], newest: tuple[str, bytes] | None
@@ -381,8 +379,9 @@ class Checkpoints:
                 self.close()
 
     async def _save_last(self) -> None:
-        await self._registry.set_stopping(True)
         try:
+            await self._look_at_newest()
+            await self._registry.set_stopping(True)
             await self.save(lambda describe: None, only_new=True)
         except Exception as error:
             await self._registry.set_stopping(False)
@@ -393,6 +392,12 @@ class Checkpoints:
                 f"{missing} was saved at the stop, so the tables stay in shared memory; the next shmreplayd of this "
                 "instance takes them over"
             ) from error
+
+    async def _look_at_newest(self) -> None:
+        """Reads the newest checkpoint if this daemon did not write it, before all callers wait."""
+        assert self._retention is not None  # its directory is configured
+        async with self._lock:
+            await self._workers.run(self._retention.newest, lambda: self._is_closing)
 
 
 def _wholes(arena: ManagedArena) -> list[str]:

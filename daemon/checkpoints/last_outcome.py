@@ -16,7 +16,7 @@ class LastOutcome:
         self._failed_at: float | None = None
 
     def saved(self, path: str, num_bytes: int, seconds: float) -> None:
-        """A checkpoint was saved. Clears the earlier failure."""
+        """A checkpoint was saved, or the newest one was found up to date. Clears the earlier failure."""
         self._saved = {"path": path, "bytes": num_bytes, "seconds": seconds}
         self._saved_at = time.monotonic()
         self._error = self._failed_at = None

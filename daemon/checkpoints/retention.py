@@ -56,8 +56,8 @@ def which_may_go(
 class Retention:
     """Removes old checkpoints. Reads each checkpoint of its label once to verify it, except those this daemon wrote.
 
-    `keep` may be changed at any time. Call `remove_old` in a worker thread, and the rest on the event loop while
-    `remove_old` does not run.
+    `keep` may be changed at any time. `newest`, `saved` and `remove_old` belong in the worker thread that saves;
+    call the rest on the event loop while none of them runs.
     """
 
     def __init__(self, directory: CheckpointDirectory, keep: int) -> None:
@@ -65,7 +65,7 @@ class Retention:
         self.keep = keep
         self._known: dict[Identity, frozenset[str] | None] = {}
         self._told: set[str] = set()  # paths for which the log has said why they are kept
-        self._contents: dict[Identity, bytes] = {}  # of checkpoints that were written or read here
+        self._contents: dict[Identity, bytes | None] = {}  # of those written or read here; None: damaged, or another's
         self._strange = set(directory.checkpoints())
 
     @property
@@ -100,7 +100,8 @@ class Retention:
         identity = _identity(paths[0])
         if identity not in self._contents:
             self._known[identity] = self._read(paths[0], is_stopping)
-        content = self._contents.get(identity)
+            self._contents.setdefault(identity, None)
+        content = self._contents[identity]
         return None if content is None else (paths[0], content)
 
     def _remember(self, path: str, tables: Iterable[str]) -> None:

@@ -114,8 +114,12 @@ DAEMON = (
     Row("clients", "clients", "connected clients"),
     Row("processes", "processes", "processes watched until they end"),
     Row("deaths", "deaths", "processes that ended while attached", True),
-    Row("checkpoint_age_seconds", "saved_s_ago", "seconds since the last checkpoint; absent before the first"),
-    Row("checkpoint_duration_seconds", "seconds", "how long the last checkpoint took"),
+    Row(
+        "checkpoint_age_seconds",
+        "saved_s_ago",
+        "seconds since the last checkpoint, saved or found up to date; absent before",
+    ),
+    Row("checkpoint_duration_seconds", "seconds", "how long that took"),
     Row("checkpoint_bytes", "bytes", "size of the last checkpoint"),
     Row("checkpoint_failed", "checkpoint_failed", "1 if the last attempt to save a checkpoint failed"),
 )

@@ -23,7 +23,7 @@ _KEPT = {
 
 
 def ignore_signals() -> None:
-    """Ignores every signal that can be sent to end this process, SIGKILL excepted. Main thread only.
+    """Ignores every signal that asks a process to end; not SIGKILL, nor those of faults. Main thread only.
 
     Then it unblocks all: the parent has them blocked while it starts us, so none comes before this call.
     """

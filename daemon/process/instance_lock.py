@@ -42,9 +42,11 @@ class InstanceLock:
             owner = os.geteuid()
         if owner == os.geteuid():
             return "make it accessible, or choose another --instance"
+        own = default_instance()
+        such_as = "" if own == self.instance else f", such as {own}"
         return (
-            f"it belongs to user {user_name(owner)}, who runs that instance or left it; choose another "
-            f"--instance, such as {default_instance()}"
+            f"it belongs to user {user_name(owner)}, whose daemon runs or left the file; choose another "
+            f"--instance{such_as}"
         )
 
     def release(self) -> None:

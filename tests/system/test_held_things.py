@@ -264,7 +264,7 @@ IMPATIENT_SAVER = """
 import sys
 from shmreplay.daemon import main
 from shmreplay.daemon.checkpoints import arena_save
-arena_save.LOCK_TIMEOUT_S = 1.5
+arena_save.LOCK_TIMEOUT_S = 2.5
 sys.exit(main.main())
 """
 
@@ -286,7 +286,7 @@ def test_a_checkpoint_has_the_other_arenas_where_a_stopped_process_holds_the_loc
         scene.client.checkpoint()
     [path] = find_checkpoints(str(tmp_path))
     assert str(error.value).startswith(
-        f"checkpoint {path} was saved without arena 'replay', which has table 'replay': process {child.pid} holds its "
+        f"checkpoint {path} was saved without arena 'replay', which has table 'replay': process {child.pid} holds the "
     )
     assert [saved["name"] for state in verify(path)["states"] for saved in state["tables"]] == ["other"]
     child.go_on()
@@ -311,7 +311,8 @@ def test_a_checkpoint_says_which_stopped_process_it_waits_for_and_keeps_the_tabl
     stop_in_a_hold(child, table)
     told: list[str] = []
     reason = (
-        f"no checkpoint was saved: arena 'replay', .*: process {child.pid} holds its lock .* continue it .SIGCONT., or"
+        f"no checkpoint was saved: arena 'replay', .*: process {child.pid} holds the arena.s lock .* continue it "
+        ".SIGCONT., or"
     )
     with pytest.raises(sr.CheckpointFailed, match=reason):
         scene.client.checkpoint(on_progress=told.append)

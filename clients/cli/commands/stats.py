@@ -64,7 +64,11 @@ def _run_offline(args: argparse.Namespace) -> int:
     store = SegmentStore(args.directory)
     arenas, unreadable = read_arenas(store, check_name("instance", args.instance))
     if not arenas and not unreadable:
-        raise ShmReplayError(f"there is no arena of instance {args.instance!r} in {store.directory}")
+        others = ", ".join(store.instances()) or "none"
+        raise ShmReplayError(
+            f"there is no arena of instance {args.instance!r} in {store.directory}; instances with files there: "
+            f"{others}; give one as --instance"
+        )
     for arena, reason in unreadable.items():
         print(f"shmreplay stats: arena {arena!r}: {reason}", file=sys.stderr)
     if args.json:

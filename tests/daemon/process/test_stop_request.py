@@ -7,6 +7,16 @@ import socket
 import pytest
 
 from shmreplay.daemon.process.stop_request import watch_for_stop
+from tests.support.waiting import WAIT_S
+
+
+async def closed(fd: int) -> None:
+    while True:
+        try:
+            os.fstat(fd)
+        except OSError:
+            return
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("asks", [True, False])
@@ -19,11 +29,7 @@ def test_a_byte_asks_for_the_stop_and_the_end_of_the_stream_does_not(asks: bool)
         if asks:
             ours.send(b"stop")
         ours.close()
-        while True:  # until the descriptor was read to its end and closed
-            await asyncio.sleep(0)
-            try:
-                os.fstat(fd)
-            except OSError:
-                return heard
+        await asyncio.wait_for(closed(fd), WAIT_S)  # it was read to its end, then
+        return heard
 
     assert asyncio.run(main()) == (["stop"] if asks else [])

@@ -16,7 +16,7 @@ from shmreplay.daemon.control.socket_directory import make_socket_directory
 from shmreplay.daemon.process.instance_lock import InstanceLock
 from shmreplay.segments.segment import SegmentStore
 
-ONE, OTHER = 3_000_000_001, 3_000_000_002  # nobody's
+ONE, OTHER = 64_321, 64_322  # nobody's, and there in a container that maps 65,536 of them, too
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -32,10 +32,11 @@ def said_as(user: int, work: Callable[[], object]) -> str:
             os.setuid(user)
             os.environ.pop("SHMREPLAY_SOCKET", None)
             text = str(work())
-        except Exception as error:  # noqa: BLE001  # the parent looks at it
+        except BaseException as error:  # noqa: BLE001  # the parent looks at it
             text = f"{type(error).__name__}: {error}"
-        os.write(writing, text.encode())
-        os._exit(0)
+        finally:
+            os.write(writing, text.encode())
+            os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as file:
         text = file.read()
@@ -63,7 +64,7 @@ def test_users_have_instances_of_their_own_with_all_defaults() -> None:
             assert said_as(user, default_lock) == f"user-{user}"
     finally:
         for user in (ONE, OTHER):
-            os.unlink(SegmentStore().path(f"shmreplay.user-{user}.lock"))
+            SegmentStore().unlink(f"shmreplay.user-{user}.lock")
     assert read_config([], {}).instance == "default"
 
 
@@ -75,7 +76,7 @@ def test_a_lock_that_another_user_left_names_that_user_and_an_instance_that_work
         text = said_as(ONE, lambda: InstanceLock(store, instance))
     finally:
         lock.release()
-    assert "it belongs to user root, who runs that instance or left it" in text
+    assert "it belongs to user root, whose daemon runs or left the file" in text
     assert text.endswith(f"choose another --instance, such as user-{ONE}")
 
 
