@@ -70,7 +70,10 @@ class DaemonUnavailable(ShmReplayError, ConnectionError):
 
 
 class LockTimeout(ShmReplayError):
-    """One and the same process kept an arena's lock for all of a call's timeout: it is stopped, or frozen."""
+    """An arena's lock was not free within a call's timeout: its holder is stopped, or other calls came first.
+
+    Not among the names of `shmreplay`: catch ShmReplayError.
+    """
 
 
 class LayoutMismatch(ShmReplayError):

@@ -75,16 +75,21 @@ def check_choice(where: str, name: str, value: object, choices: Sequence[object]
 
 def known_instead(name: str, known: Sequence[str], owner: str) -> str:
     """Text for an unknown name: a similar known one, otherwise all names that `owner` has."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"did you mean {close[0]!r}?" if close else f"{owner} has {', '.join(known) or 'no keys'}"
+    meant = _meant(name, known)
+    return f"did you mean {meant!r}?" if meant is not None else f"{owner} has {', '.join(known) or 'no keys'}"
 
 
 def no_such_table(name: str, known: Iterable[str]) -> TableNotFound:
     """The error for an unknown table. It lists the tables there are, and says which of them may be meant."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    meant = f" (did you mean {close[0]!r}?)" if close else ""
-    return TableNotFound(f"there is no table {name!r}; there are: {', '.join(names) or 'none'}{meant}")
+    meant = _meant(name, names)
+    question = "" if meant is None else f" (did you mean {meant!r}?)"
+    return TableNotFound(f"there is no table {name!r}; there are: {', '.join(names) or 'none'}{question}")
+
+
+def _meant(name: str, known: Sequence[str]) -> str | None:
+    """The known name that is most like this one, if any is."""
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
 
 
 def wire_field(where: str, wire: object, name: str) -> object:

@@ -79,7 +79,7 @@ class Section:
 
 
 class Content:
-    """What a checkpoint says of its tables, as one number: equal for two of them, also if they are of two moments.
+    """A digest of what a checkpoint says of its tables. Times do not count, so two of the same tables are equal.
 
     It is made of the sections' checksums, so two contents that differ are equal once in 2^32 times.
     """
@@ -92,7 +92,7 @@ class Content:
         self._digest.update(_CONTENT.pack(kind, arena, table, crc))
 
     def add_plain(self, kind: int, arena: int, value: Mapping[str, Any]) -> None:
-        """Adds a section of msgpack. When it was written does not count, nor where its sections begin."""
+        """Adds a section of msgpack. When it was written does not count."""
         timeless = {name: value[name] for name in sorted(value) if name not in ("created", "moment")}
         packed: bytes = msgpack.packb(timeless, use_bin_type=True)
         self.add(kind, arena, 0, zlib.crc32(packed))

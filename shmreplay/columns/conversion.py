@@ -86,8 +86,8 @@ def column_array(value: object, leaf: Leaf, where: str, batch: Batch, used: Rows
 
     An axis of any size keeps the size passed. The result may share the caller's memory. A number that the dtype cannot
     hold is refused, whether it comes as a Python number, as a NumPy scalar or in an array, and whatever `np.seterr`
-    says: a finite number never becomes infinite, and an integer never another one. In a batch this is about the rows
-    `used`, their numbers; None: all.
+    says: a finite number never becomes infinite, and an integer never another one. (float4 and float6 have no infinity,
+    and take their largest number.) In a batch this is about the rows `used`, their numbers; None: all.
 
     Raises:
         SignatureMismatch: it does not fit; the text names the column, what was expected, what it got and what to do.
@@ -111,7 +111,7 @@ def column_array(value: object, leaf: Leaf, where: str, batch: Batch, used: Rows
         raise SignatureMismatch(
             f"{asked.at}: expected {asked.expected}, got {value_text(value)}; pass a numpy array of that shape"
         )
-    return _number(value, spec, asked)
+    return _number(value, asked)
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,8 @@ def _cast(array: Array, asked: Asked) -> Array:
     places = np.argwhere(beyond)
     if asked.used is not None:
         places = places[np.isin(places[:, 0], asked.used)]
-    for place in places[:1].tolist():
+    if len(places):
+        place = places[0].tolist()
         low, high = _limits(dtype, kind)
         at = f" at {tuple(place)}" if place else ""
         raise SignatureMismatch(
@@ -293,8 +294,9 @@ def _cast(array: Array, asked: Asked) -> Array:
     return cast
 
 
-def _number(value: complex, spec: ArraySpec, asked: Asked) -> Array:
+def _number(value: complex, asked: Asked) -> Array:
     """Converts a Python number. Kind and range decide whether it fits, not precision."""
+    spec = asked.spec
     kind = number_kind(spec.dtype)
     if kind == "b" and not isinstance(value, bool):
         raise _unfit(value, asked, "pass True or False")
@@ -318,8 +320,7 @@ def _number(value: complex, spec: ArraySpec, asked: Asked) -> Array:
 
 
 def _unfit(value: complex, asked: Asked, why: str) -> SignatureMismatch:
-    spec = asked.spec
-    return SignatureMismatch(f"{asked.at}: expected {spec.dtype.name} {spec.shape}, got {value_text(value)}; {why}")
+    return SignatureMismatch(f"{asked.at}: expected {asked.expected}, got {value_text(value)}; {why}")
 
 
 def _limits(dtype: np.dtype[Any], kind: str) -> tuple[Any, Any]:

@@ -47,7 +47,7 @@ class Signature:
         return hash(self.leaves)
 
     @classmethod
-    def from_tree(cls, tree: object, table_name: str, most_columns: int | None = MAX_COLUMNS) -> Signature:
+    def from_tree(cls, tree: object, table_name: str, *, is_table: bool = True) -> Signature:
         """Reads a nested dict, list, tuple or named tuple of leaves.
 
         `shmreplay.columns.leaves.as_spec` says what is a leaf.
@@ -55,7 +55,7 @@ class Signature:
         Raises:
             TypeError: a dict key is not a str; a leaf is not a column, or its dtype cannot be in shared memory.
             ValueError: a part of the tree is empty, two columns have the same path, all columns are per item, or there
-                are more than `most_columns` (None: as many as there are, for a tree that is no table's).
+                are more than a table has. Of a tree that is no table's (`is_table`) there may be.
         """
         where = f"table {table_name!r}"
         leaves: list[Leaf] = []
@@ -70,9 +70,9 @@ class Signature:
             return len(leaves) - 1
 
         root = structure.parse(tree, add_leaf, where)
-        if most_columns is not None and len(leaves) > most_columns:
+        if is_table and len(leaves) > MAX_COLUMNS:
             raise ValueError(
-                f"{where}: the signature has {len(leaves)} columns; expected at most {most_columns}: join columns of "
+                f"{where}: the signature has {len(leaves)} columns; expected at most {MAX_COLUMNS}: join columns of "
                 "one dtype into an array, ArraySpec((k,), dtype)"
             )
         if all(leaf.spec.is_per_item for leaf in leaves):

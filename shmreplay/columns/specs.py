@@ -47,7 +47,7 @@ class ArraySpec:
         per: "step", or "item" for a value that an item brings with it, `create_item(values={...})`.
         cast: which dtypes a value may have: "no" only this one, "safe" (the default) also those that lose nothing by
             numpy's `can_cast`, "same_kind" also float64 for float32 and the like. A number beyond the dtype's range is
-            refused under every rule.
+            refused under every rule; but an array of float4 or float6, which have no infinity, has its largest one.
         mean_bytes: for a column in the heap, the average stored bytes of a row, to plan the heap. None: half of the row
             if it is compressed, otherwise all of it; an axis of any size counts as 16.
 
@@ -251,10 +251,9 @@ def _find_dtype(value: object) -> np.dtype[np.generic]:
         raise MissingPackage(
             f"dtype {value!r} is not known to numpy; bfloat16 and its like need the package ml_dtypes, which the "
             f"environment of process {os.getpid()} ({process_name(os.getpid()) or 'without a name'}) does not have: "
-            f"install it for {sys.executable}"
+            f"if it is no misspelling, install it for {sys.executable}"
         )
-    hint = " (bfloat16 and its like need the package ml_dtypes)" if "float" in name or "int" in name else ""
-    raise TypeError(f'dtype {value!r} is not known to numpy{hint}; expected a dtype such as "float32"')
+    raise TypeError(f'dtype {value!r} is not known to numpy; expected a dtype such as "float32"')
 
 
 def _has_ml_dtypes() -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shmreplay.base.once import Once
+from tests.support.interrupts import Interrupt
 from tests.support.waiting import WAIT_S
 
 
@@ -83,13 +84,15 @@ def test_an_interrupted_wait_keeps_nobody_waiting() -> None:
     once = Once()
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise Interrupt
 
     before = signal.signal(signal.SIGUSR1, interrupt)
+    timer = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
     try:
-        threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Interrupt):  # noqa: PT012  # the signal may come at once
+            timer.start()
             once.wait(WAIT_S)
+        timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
     once.set()
