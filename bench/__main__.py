@@ -25,6 +25,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.add and options.json is None:
         parser().error("--add needs --json FILE")
     if options.cores:
+        if options.add or options.only or options.repeats is not None or options.peers is not None:
+            parser().error("--cores measures one thing; it goes with --json FILE alone")
         return many_cores(options.json)
     if options.repeats is not None:
         if options.repeats < LEAST_REPEATS:

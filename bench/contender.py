@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from bench.cores import times_interrupted
 
@@ -50,6 +51,18 @@ class Trial:
     kind: Kind
     run: Callable[[float], dict[str, float]]
     longest_s: float = math.inf
+
+
+def repeated(call: Callable[..., object], *arguments: Any, **options: Any) -> Callable[[int], int]:
+    """The `run` of a contender that makes the same call again and again."""
+
+    def run(n: int) -> int:
+        start = time.monotonic_ns()
+        for _ in range(n):
+            call(*arguments, **options)
+        return time.monotonic_ns() - start
+
+    return run
 
 
 class Gone(RuntimeError):

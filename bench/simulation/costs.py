@@ -21,8 +21,8 @@ class Costs:
             the core, in pauses.
         wake_ns: from a wake until the woken process runs on another core.
         wake_call_ns: what a wake takes of the process that gives it.
-        sleep_call_ns: what going to sleep takes.
-        slice_ns: how long a process keeps a core that others wait for. The kernel's.
+        sleep_call_ns: what going to sleep takes; assumed to be as long.
+        slice_ns: how long a process keeps a core that others wait for; assumed.
     """
 
     outside_ns: float

@@ -50,7 +50,7 @@ def plot(found: Study) -> str:
     ]
     for i, (learners, title) in enumerate(PANELS):
         parts += _panel(found, learners, title, Axes(MARGIN + 42 + i * (PANEL_WIDTH + 62), most))
-    costs = f"Costs as measured on {found.machine['processor']}, {found.machine['cores']} cores"
+    costs = f"Costs of {found.machine['processor']}, {found.machine['cores']} cores"
     return "\n".join([*parts, text(MARGIN, HEIGHT - 16, costs, "note"), "</svg>"]) + "\n"
 
 

@@ -2,14 +2,13 @@
 
 import contextlib
 import functools
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import shmreplay as sr
-from bench.contender import Contender
+from bench.contender import Contender, repeated
 from bench.full_table import SAMPLERS, fill
 from bench.signature import signature
 from bench.size import Size
@@ -28,7 +27,7 @@ Call = Callable[[TableHandle], Callable[[], object]]
 def contenders(size: Size, call: Call) -> Iterator[Sequence[Contender]]:
     with contextlib.ExitStack() as taken:
         tables = {name: taken.enter_context(table(size, kind)) for kind, name in KINDS.items()}
-        yield [Contender(name, "ours", calls(call(handle))) for name, handle in tables.items()]
+        yield [Contender(name, "ours", repeated(call(handle))) for name, handle in tables.items()]
 
 
 @contextlib.contextmanager
@@ -40,16 +39,6 @@ def table(size: Size, huge_pages: str) -> Iterator[TableHandle]:
         handle = client.table("bench", seed=1)
         fill(handle, items, np.random.default_rng(17))
         yield handle
-
-
-def calls(call: Callable[[], object]) -> Callable[[int], int]:
-    def run(n: int) -> int:
-        start = time.monotonic_ns()
-        for _ in range(n):
-            call()
-        return time.monotonic_ns() - start
-
-    return run
 
 
 def samples(handle: TableHandle) -> Callable[[], object]:

@@ -2,14 +2,13 @@
 
 import contextlib
 import functools
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import shmreplay as sr
-from bench.contender import Absent, Contender
+from bench.contender import Absent, Contender, repeated
 from bench.limits.empty_call import empty_call
 from bench.signature import signature
 from bench.size import Size
@@ -53,7 +52,7 @@ def open_rows(size: Size, num_streams: int) -> Iterator[Rows]:
 
         yield [
             Contender("append in two parts", "ours", repeated(in_two_parts)),
-            Contender("append of whole steps", "ours", repeated(lambda: writer.append(steps))),
+            Contender("append of whole steps", "ours", repeated(writer.append, steps)),
         ]
 
 
@@ -69,8 +68,8 @@ def selections(size: Size, num_streams: int) -> Iterator[Rows]:
 
         kept = selected()
         yield [
-            Contender("item of a selection that is kept", "ours", repeated(lambda: create(trajectory=kept))),
-            Contender("item of the newest steps", "ours", repeated(lambda: create_plain(length=LENGTH))),
+            Contender("item of a selection that is kept", "ours", repeated(create, trajectory=kept)),
+            Contender("item of the newest steps", "ours", repeated(create_plain, length=LENGTH)),
             Contender("item of a new selection", "ours", repeated(lambda: create(trajectory=selected()))),
         ]
 
@@ -80,21 +79,9 @@ def no_ends(size: Size) -> Iterator[Rows]:
     with written(size, NUM_STREAMS, sr.NStep(3)) as (writer, steps):
         mask, final = np.zeros(NUM_STREAMS, bool), {"observation": steps["observation"]}
         yield [
-            Contender(
-                "end_episodes(mask without a True, final)", "ours", repeated(lambda: writer.end_episodes(mask, final))
-            ),
+            Contender("end_episodes(mask without a True, final)", "ours", repeated(writer.end_episodes, mask, final)),
             empty_call(),
         ]
-
-
-def repeated(call: Callable[[], object]) -> Callable[[int], int]:
-    def run(n: int) -> int:
-        start = time.monotonic_ns()
-        for _ in range(n):
-            call()
-        return time.monotonic_ns() - start
-
-    return run
 
 
 WORKLOADS = (

@@ -2,14 +2,13 @@
 
 import contextlib
 import functools
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import shmreplay as sr
-from bench.contender import Absent, Contender
+from bench.contender import Absent, Contender, repeated
 from bench.size import Size
 from bench.workload import Workload
 
@@ -64,20 +63,9 @@ def contenders(size: Size, num_envs: int) -> Iterator[Sequence[Contender | Absen
         recorder = VectorRecorder(envs, writer)
         recorder.reset()
         yield [
-            Contender("VectorRecorder.step", "ours", steps(recorder, actions)),
-            Contender("the environments' own step", "limit", steps(Ready(), actions)),
+            Contender("VectorRecorder.step", "ours", repeated(recorder.step, actions)),
+            Contender("the environments' own step", "limit", repeated(Ready().step, actions)),
         ]
-
-
-def steps(envs: Any, actions: Any) -> Callable[[int], int]:
-    def run(n: int) -> int:
-        step = envs.step
-        start = time.monotonic_ns()
-        for _ in range(n):
-            step(actions)
-        return time.monotonic_ns() - start
-
-    return run
 
 
 WORKLOADS = tuple(

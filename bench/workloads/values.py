@@ -3,14 +3,13 @@
 import contextlib
 import functools
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import shmreplay as sr
-from bench.contender import Absent, Contender
+from bench.contender import Absent, Contender, repeated
 from bench.size import Size
 from bench.steps import SMALL
 from bench.workload import Workload
@@ -78,16 +77,6 @@ def imported(name: str) -> Any:
         return __import__(name)
     except ImportError:
         return None
-
-
-def repeated(call: Callable[[Steps], object], steps: Steps) -> Callable[[int], int]:
-    def run(n: int) -> int:
-        start = time.monotonic_ns()
-        for _ in range(n):
-            call(steps)
-        return time.monotonic_ns() - start
-
-    return run
 
 
 def refusal(append: Callable[[Steps], object]) -> Callable[[Steps], None]:

@@ -59,7 +59,7 @@ def test_nobody_is_in_the_lock_with_another_one_and_nobody_is_forgotten(num_core
     model, lock, inside = Model(costs, num_cores, seed=num_cores), Lock(), list[Process]()
 
     def program(process: Process) -> Program:
-        rng = random.Random(id(process))
+        rng = random.Random(model.rng.random())
         while True:
             yield Compute(rng.uniform(0, 2000))
             yield Take(lock)
