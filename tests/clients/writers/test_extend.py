@@ -28,13 +28,28 @@ ITEMS = {
 }
 
 
-def write(table: TableHandle, columns: dict[str, Any], ends: Any, clears: bool = True) -> None:
-    """The same with a writer."""
+def write(
+    table: TableHandle, columns: dict[str, Any], ends: Any, finals: dict[str, Any] | None = None, clears: bool = True
+) -> None:
+    """The same with a writer, which is given the final steps."""
+    num_ends = 0
     with table.writer() as writer:
         for i in range(len(ends)):
             writer.append(row(columns, i))
             if ends[i]:
-                writer.end_episode(clear_history=clears)
+                writer.end_episode(None if finals is None else row(finals, num_ends), clear_history=clears)
+                num_ends += 1
+
+
+def two_tables(make_table: TableMaker, item: str, chunk_steps: int, max_size: int) -> tuple[TableHandle, TableHandle]:
+    options: dict[str, Any] = {
+        "signature": SIGNATURE,
+        "item": ITEMS[item],
+        "chunk_steps": chunk_steps,
+        "capacity_steps": 300,
+        "item_steps": 64 if item == "episode" else 1,
+    }
+    return make_table(max_size, **options), make_table(max_size, **options)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -47,14 +62,7 @@ def write(table: TableHandle, columns: dict[str, Any], ends: Any, clears: bool =
 def test_it_makes_what_a_writer_of_the_same_rows_makes(
     make_table: TableMaker, item: str, chunk_steps: int, ends: list[bool], max_size: int
 ) -> None:
-    options: dict[str, Any] = {
-        "signature": SIGNATURE,
-        "item": ITEMS[item],
-        "chunk_steps": chunk_steps,
-        "capacity_steps": 300,
-        "item_steps": 64 if item == "episode" else 1,
-    }
-    ours, theirs = make_table(max_size, **options), make_table(max_size, **options)
+    ours, theirs = two_tables(make_table, item, chunk_steps, max_size)
     columns = rows(np.arange(len(ends)), terminated=ends)
     keys = ours.extend(columns)
     write(theirs, columns, ends, clears=item != "across")
@@ -62,17 +70,6 @@ def test_it_makes_what_a_writer_of_the_same_rows_makes(
     assert ours.keys().tolist() == keys[-len(ours) :].tolist() if len(ours) else len(keys) == 0
     assert ours.info().inserts == theirs.info().inserts == len(keys)
     assert ours._arena.check() == []
-
-
-def write_with_finals(table: TableHandle, columns: dict[str, Any], ends: Any, finals: dict[str, Any]) -> None:
-    """The same with a writer that is given final steps."""
-    num_ends = 0
-    with table.writer() as writer:
-        for i in range(len(ends)):
-            writer.append(row(columns, i))
-            if ends[i]:
-                writer.end_episode(row(finals, num_ends))
-                num_ends += 1
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -86,14 +83,7 @@ def write_with_finals(table: TableHandle, columns: dict[str, Any], ends: Any, fi
 def test_final_steps_are_the_rows_that_a_writer_is_given(
     make_table: TableMaker, item: str, chunk_steps: int, ends: list[str], more: bool, max_size: int
 ) -> None:
-    options: dict[str, Any] = {
-        "signature": SIGNATURE,
-        "item": ITEMS[item],
-        "chunk_steps": chunk_steps,
-        "capacity_steps": 300,
-        "item_steps": 64 if item == "episode" else 1,
-    }
-    ours, theirs = make_table(max_size, **options), make_table(max_size, **options)
+    ours, theirs = two_tables(make_table, item, chunk_steps, max_size)
     over = np.array([end != "" for end in ends], np.bool_)
     columns = rows(
         np.arange(len(ends)),
@@ -103,7 +93,7 @@ def test_final_steps_are_the_rows_that_a_writer_is_given(
     last = rows(1000 + np.arange(over.sum()))
     final = {name: last[name] for name in (("observation", "reward") if more else ("observation",))}
     keys = ours.extend(columns, final_steps=final)
-    write_with_finals(theirs, columns, over, final)
+    write(theirs, columns, over, final)
     compare((ours, theirs))
     assert ours.info().inserts == theirs.info().inserts == len(keys)
     assert ours._arena.check() == []
