@@ -59,7 +59,7 @@ void bind_constants(nb::module_& m) {
   m.attr("PER_ITEM_COLUMN") = static_cast<uint32_t>(kPerItemColumn);
   nb::dict status;
   for (const StatusError& e : kStatusErrors)
-    status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
+    status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, message_of(e));
   m.attr("STATUS_ERRORS") = status;
   m.attr("STATUS_TIMEOUT") = static_cast<int>(Status::kTimeout);
   m.attr("STATUS_INTERRUPTED") = static_cast<int>(Status::kInterrupted);

@@ -1,6 +1,8 @@
 // The one table that maps what the core answers to the exceptions of shmreplay.errors.
 #pragma once
 
+#include "arena/layout.h"
+#include "base/leaf_weights.h"
 #include "base/status.h"
 #include "python.h"
 
@@ -39,8 +41,7 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kHistory, "ValueError", "the writer holds fewer steps than that; make it with a longer history"},
     {Status::kMissingCell, "SignatureMismatch", "an item selects what a step lacks"},
     {Status::kBadPriority, "ValueError",
-     "a rule read a priority from the data that is not finite or negative, or the item's table does not take the "
-     "priority: with a Prioritized sampler or remover, its power by the exponent is too small or too large"},
+     "the item's table does not take the priority that the call gave, or that a rule read from the data"},
     {Status::kValueTooLarge, "ValueError",
      "the values of a step take more than the arena's whole heap; raise capacity_steps or mean_bytes"},
     {Status::kNoMemory, "MemoryError", "there is no memory for the next item's values; it stays in the table"},
@@ -59,12 +60,28 @@ inline nb::object error_class(const char* name) {
   throw nb::python_error();
 }
 
+// What an error about a priority says that it must be.
+inline std::string expected_priority() {
+  char text[256];
+  std::snprintf(
+      text, sizeof text,
+      "priorities must be finite, >= 0 and at most %g; with a Prioritized sampler or remover, their power by its "
+      "exponent must be 0, or from %g to %g",
+      kMaxPriority, kLeastWeight, kMostWeight);
+  return text;
+}
+
+// What it says, and what was expected.
+inline std::string message_of(const StatusError& error) {
+  return error.status == Status::kBadPriority ? error.message + ("; " + expected_priority()) : error.message;
+}
+
 // Raises unless the status is kOk; for kInterrupted, the exception that the signal handler has set.
 inline void raise_status(Status status, const std::string& where) {
   if (status == Status::kOk) return;
   if (status == Status::kInterrupted) throw nb::python_error();
   for (const StatusError& e : kStatusErrors) {
-    if (e.status == status) raise_error(e.error, where + ": " + e.message);
+    if (e.status == status) raise_error(e.error, where + ": " + message_of(e));
   }
   raise_error("InternalError",
               where + ": unknown status " + std::to_string(static_cast<int>(status)) + "; please report");

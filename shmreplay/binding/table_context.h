@@ -171,17 +171,6 @@ struct TableContext {
 // the core's statuses.
 inline constexpr int64_t kBadPriority = -100;
 
-// What an error about a priority says that it must be.
-inline std::string expected_priority() {
-  char text[256];
-  std::snprintf(
-      text, sizeof text,
-      "priorities must be finite, >= 0 and at most %g; with a Prioritized sampler or remover, their power by its "
-      "exponent must be 0, or from %g to %g",
-      kMaxPriority, kLeastWeight, kMostWeight);
-  return text;
-}
-
 // -1 for None, which means the table's default. An int that does not fit a float becomes infinite, which no table
 // takes.
 inline double priority_of(nb::handle priority, const TableFacts& facts) {

@@ -45,7 +45,7 @@ def test_the_terminal_shows_what_it_can(daemon: DaemonProcess, without: dict[str
     assert done.returncode == 0
     assert [line.split()[:3] for line in done.stdout.splitlines()[1:]] == [["plain", "10", "0"], ["small", "?", "1"]]
     assert done.stderr.startswith(f"table 'small' has columns that are not known here: {NEEDS}of process ")
-    assert done.stderr.endswith(f" does not have: install it for {sys.executable}\n")
+    assert done.stderr.endswith(f" does not have: if it is no misspelling, install it for {sys.executable}\n")
     entries = json.loads(shell(daemon, without, "tables", "--json").stdout)
     assert (entries["small"]["spec"], entries["small"]["size"], entries["plain"]["size"]) == (None, 1, 0)
     assert shell(daemon, without, "pause", "small").stdout == "small: inserts and samples are paused\n"

@@ -64,11 +64,9 @@ def _run_offline(args: argparse.Namespace) -> int:
     store = SegmentStore(args.directory)
     arenas, unreadable = read_arenas(store, check_name("instance", args.instance))
     if not arenas and not unreadable:
-        others = ", ".join(store.instances()) or "none"
-        raise ShmReplayError(
-            f"there is no arena of instance {args.instance!r} in {store.directory}; instances with files there: "
-            f"{others}; give one as --instance"
-        )
+        others = ", ".join(store.instances())
+        hint = f"; there are files of instances {others}: give one as --instance" if others else ""
+        raise ShmReplayError(f"there is no arena of instance {args.instance!r} in {store.directory}{hint}")
     for arena, reason in unreadable.items():
         print(f"shmreplay stats: arena {arena!r}: {reason}", file=sys.stderr)
     if args.json:

@@ -159,7 +159,7 @@ def test_an_appends_priority_is_one_that_the_tables_of_its_items_take(
     with squared[0].writer(patterns=[sr.Sequence(1, table="uniform")]) as writer:
         writer.append(step(0), priority=LEAST)
     with squared[1].writer(patterns=[sr.Sequence(1, table="squared")]) as writer:
-        with pytest.raises(ValueError, match="or the item's table does not take the priority: with a Prioritized"):
+        with pytest.raises(ValueError, match="the item's table does not take the priority that the call gave"):
             writer.append(step(0), priority=LEAST)
         assert writer.episode_steps == 0
         writer.append(step(0), priority=1.0)

@@ -90,7 +90,9 @@ def test_what_is_wrong_with_one_stream_names_it_before_any_is_written(make_table
         writer.end_episodes([False, True, False])
         bad = rows([4, 5, 6])
         bad["reward"][2] = np.nan
-        refused(writer, ValueError, "append, stream 2: a rule read a priority from the data that is not finite", bad)
+        refused(
+            writer, ValueError, "append, stream 2: the item's table does not take the priority that the call gave", bad
+        )
         writer.append(rows([4, 5, 6]))
         half = {"action": np.arange(3)}
         writer.append(half, mask=[True, False, False], partial=True)

@@ -74,7 +74,7 @@ def test_a_bad_priority_leaves_row_and_items_out(make_table: TableMaker, bad: fl
         with pytest.raises(ValueError, match=f"priority is {bad!r}; priorities must be finite, >= 0 and at most"):
             writer.append(step(1), priority=bad)
         with pytest.raises(
-            ValueError, match="append: a rule read a priority from the data that is not finite or negative"
+            ValueError, match="append: the item's table does not take the priority that the call gave, or that a rule"
         ):
             writer.append(step(1, td=bad))
         with pytest.raises(ValueError, match=f"priority is {bad!r}; priorities must be finite, >= 0 and at most"):

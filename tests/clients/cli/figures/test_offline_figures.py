@@ -4,6 +4,7 @@ import gc
 import hashlib
 import json
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -96,8 +97,13 @@ def test_an_arena_that_cannot_be_read_is_named_and_the_others_are_shown(
     assert [line.split()[0] for line in said.out.splitlines()] == ["arena", "other", "table", "other"]
 
 
-def test_an_instance_that_is_not_there_is_one_clear_line(capsys: Capture) -> None:
-    assert main(["stats", "--offline", "--instance", "none-of-these"]) == 1
-    assert capsys.readouterr().err == "shmreplay stats: there is no arena of instance 'none-of-these' in /dev/shm\n"
+def test_an_instance_that_is_not_there_is_one_clear_line(capsys: Capture, tmp_path: pathlib.Path) -> None:
+    ask = ["stats", "--offline", "--directory", str(tmp_path), "--instance", "none-of-these"]
+    nothing = f"shmreplay stats: there is no arena of instance 'none-of-these' in {tmp_path}"
+    assert main(ask) == 1
+    assert capsys.readouterr().err == f"{nothing}\n"
+    (tmp_path / "shmreplay.other.arena.index").touch()
+    assert main(ask) == 1
+    assert capsys.readouterr().err == f"{nothing}; there are files of instances other: give one as --instance\n"
     assert main(["stats", "--offline", "--instance", "a.b"]) == 1
     assert "instance name 'a.b': expected 1 to 64 of the characters" in capsys.readouterr().err
