@@ -126,12 +126,16 @@ def address(array: NDArray[Any]) -> int:
 
 
 class TableMaker:
-    """Makes tables with new names on a server, and checks each one's arena when the test is over."""
+    """Makes tables with new names on a server, and checks each one's arena when the test is over.
+
+    Their draws are repeatable, by seeds that follow from the test's.
+    """
 
     _names = (f"t{i}" for i in itertools.count())
 
-    def __init__(self, client: sr.Client) -> None:
+    def __init__(self, client: sr.Client, seed: int) -> None:
         self.client = client
+        self._seed = seed
         self._made: list[TableHandle] = []
 
     def __call__(
@@ -151,7 +155,7 @@ class TableMaker:
         name = next(self._names)
         options = {"max_streams": 16, "max_sessions": 16, **options}
         self.client.create_tables([make(name, signature, max_size, **options)])
-        self._made.append(self.client.table(name, seed))
+        self._made.append(self.client.table(name, (self._seed, len(self._made)) if seed is None else seed))
         return self._made[-1]
 
     def finish(self) -> None:
@@ -188,10 +192,10 @@ def server(running_servers: list[sr.Server]) -> Iterator[sr.Server]:
 
 
 @pytest.fixture
-def make_table(server: sr.Server) -> Iterator[TableMaker]:
+def make_table(server: sr.Server, seed: int) -> Iterator[TableMaker]:
     """Makes tables; they are checked and dropped when the test is over."""
     with server.client() as client:
-        maker = TableMaker(client)
+        maker = TableMaker(client, seed)
         yield maker
         maker.finish()
 

@@ -375,7 +375,7 @@ def test_draws_without_replacement_are_distinct_within_each_table(make_table: Ta
 def test_tables_of_several_servers_mix(make_table: TableMaker) -> None:
     first = filled(make_table, 0, 5, sampler=PRIORITIZED)
     with sr.Server() as server, server.client() as client:
-        second = filled(TableMaker(client), 100, 5, sampler=PRIORITIZED)
+        second = filled(TableMaker(client, 1), 100, 5, sampler=PRIORITIZED)
         mix = sr.mix([(first, 4), (second, 4)])
         batch = mix.sample()
         assert (numbers(batch) // 100).tolist() == batch.sources.tolist()
