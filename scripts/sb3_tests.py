@@ -24,6 +24,7 @@ NAMES = (
     "test_save_load",
     "test_n_step_replay",
     "test_buffers",
+    "test_her",
 )
 NO_SDIST = 3
 

@@ -1,6 +1,6 @@
 """Replay buffers of Stable-Baselines3 over tables: `replay_buffer_class=` of DQN, SAC, TD3, DDPG and those like them.
 
-Reading order: `replay_buffer`, `prioritized`. Their tables and rows: `shmreplay.clients.transitions`.
+Reading order: `replay_buffer`, `prioritized`, `hindsight`. Their tables and rows: `shmreplay.clients.transitions`.
 """
 
 import importlib.util
@@ -11,7 +11,14 @@ if importlib.util.find_spec("stable_baselines3") is None:
         "install it: pip install 'shmreplay[sb3]'"
     )
 
+from shmreplay.clients.sb3.hindsight import HerReplayBuffer
 from shmreplay.clients.sb3.prioritized import PrioritizedReplayBuffer, PrioritizedReplayBufferSamples
 from shmreplay.clients.sb3.replay_buffer import DictReplayBuffer, ReplayBuffer
 
-__all__ = ["DictReplayBuffer", "PrioritizedReplayBuffer", "PrioritizedReplayBufferSamples", "ReplayBuffer"]
+__all__ = [
+    "DictReplayBuffer",
+    "HerReplayBuffer",
+    "PrioritizedReplayBuffer",
+    "PrioritizedReplayBufferSamples",
+    "ReplayBuffer",
+]

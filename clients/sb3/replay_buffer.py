@@ -22,7 +22,7 @@ from shmreplay.clients.transitions.layout import Layout
 from shmreplay.clients.transitions.transition_table import TransitionTable
 from shmreplay.clients.transitions.transitions_spec import transitions_spec
 from shmreplay.rate_limiters import RateLimiter
-from shmreplay.rules.windows import AtStart
+from shmreplay.rules.windows import AtStart, Window
 
 logger = logging.getLogger("shmreplay")
 
@@ -106,6 +106,7 @@ class ReplayBuffer(buffers.ReplayBuffer):
             steps_per_episode=steps_per_episode,
             sampler=self._sampler(),
             rate_limiter=rate_limiter,
+            window=self._window(),
         )
         self._transitions = TransitionTable(spec, layout, n_envs, address, timeout_s)
         self._nobody = np.zeros(n_envs, np.bool_)
@@ -114,6 +115,10 @@ class ReplayBuffer(buffers.ReplayBuffer):
 
     def _sampler(self) -> selectors.Selector:
         return selectors.Uniform()
+
+    def _window(self) -> Window | None:
+        """Of the table's items, if they are more than transitions of `n_steps`."""
+        return None
 
     @property
     def table(self) -> TableHandle:

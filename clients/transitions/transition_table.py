@@ -18,6 +18,7 @@ from shmreplay.clients.transitions.saved_rows import SavedRows
 from shmreplay.clients.transitions.stream_rows import StreamRows
 from shmreplay.clients.writers.stream_handle import CLOSE_TIMEOUT_S
 from shmreplay.clients.writers.vector_writer import Keys, VectorWriter
+from shmreplay.rules.windows import Window
 
 OF_THIS_PROCESS = ("_server", "_client", "_table", "_writer", "_rows")  # neither copied nor pickled
 
@@ -51,6 +52,8 @@ class TransitionTable:
         self._num_streams = num_streams
         self._address = address
         self._timeout_s = timeout_s
+        assert isinstance(table.item, Window)  # transitions_spec() makes no other
+        self._num_later_steps = table.item.num_later_steps(table.sig)
         self._saved: SavedRows | None = None  # until the table is opened
         self._forget()
 
@@ -104,11 +107,16 @@ class TransitionTable:
         return self._rows
 
     def __len__(self) -> int:
-        """Transitions in the table, and one of each stream of this process that is under way; at most its size."""
+        """Transitions in the table, and those of this process that are no items yet; at most its size."""
         if self._table is None and self._address is None:
             return 0 if self._saved is None else min(len(self._saved.ends), self.spec.max_size)
-        pending = 0 if self._rows is None else int(np.count_nonzero(self._rows.under_way))
-        return min(len(self.handle) + pending, self.spec.max_size)
+        return min(len(self.handle) + self.pending(), self.spec.max_size)
+
+    def pending(self) -> int:
+        """Transitions of this process that are no items yet: the last ones of the episodes under way."""
+        if self._writer is None or self._rows is None:
+            return 0
+        return int(np.minimum(self._writer.episode_steps, self._num_later_steps)[self._rows.under_way].sum())
 
     def add_transitions(
         self,

@@ -8,11 +8,12 @@ from dataclasses import replace
 from shmreplay import NStep, Table
 from shmreplay.base.checks import check_int
 from shmreplay.clients.transitions.layout import Layout, Part
+from shmreplay.columns.signature import Signature
 from shmreplay.rate_limiters import MinSize, RateLimiter
-from shmreplay.rules.windows import AtStart
+from shmreplay.rules.windows import AtStart, Window
 from shmreplay.selectors import Selector
 
-SPARE_STEPS = 64  # a stream: its window, and rows that are no item yet
+SPARE_STEPS = 64  # a stream, besides its window: rows that are no item yet
 
 
 def transitions_spec(
@@ -27,6 +28,7 @@ def transitions_spec(
     sampler: Selector,
     rate_limiter: RateLimiter | None,
     drops_short: bool = False,
+    window: Window | None = None,
 ) -> Table:
     """The table of so many transitions.
 
@@ -34,6 +36,7 @@ def transitions_spec(
         num_streams: environments of the one process that writes; None: several processes write, of any number.
         steps_per_episode: steps of an episode, on average; each has one more row.
         drops_short: whether the last starts of an episode, which have fewer than `n_steps`, are no transitions.
+        window: of the items, if they are not transitions of `n_steps`.
 
     Raises:
         ValueError, TypeError: an argument is out of range.
@@ -44,15 +47,18 @@ def transitions_spec(
         raise ValueError(f"replay buffer: steps_per_episode is {steps_per_episode!r}; expected at least 1")
     frames = layout.parts.frames if isinstance(layout.parts, Part) else 1
     streams = num_streams or 1
-    stack = {"observation": frames} if frames > 1 else None
-    item = NStep(n_steps, stack=stack, at_start=at_start)
+    if window is None:
+        stack = {"observation": frames} if frames > 1 else None
+        window = NStep(n_steps, stack=stack, at_start=at_start)
+    signature = layout.signature()
+    span = window.num_steps(Signature.from_tree(signature, name))
     return Table(
         name,
-        layout.signature(),
+        signature,
         max_size,
-        item=replace(item, at_end="skip") if drops_short else item,
+        item=replace(window, at_end="skip") if drops_short else window,
         sampler=sampler,
         rate_limiter=MinSize(1) if rate_limiter is None else rate_limiter,
-        capacity_steps=math.ceil(max_size * (1 + 1 / steps_per_episode)) + (SPARE_STEPS + n_steps + frames) * streams,
+        capacity_steps=math.ceil(max_size * (1 + 1 / steps_per_episode)) + (SPARE_STEPS + span) * streams,
         max_streams=1024 if num_streams is None else num_streams + 1,  # one more for rows that were saved
     )

@@ -160,6 +160,10 @@ class Window:
         lo, hi = self._span(signature)
         return max(hi, 1) - min(0, lo)
 
+    def num_later_steps(self, signature: Signature) -> int:
+        """Steps after the reference step that must be there before the item is made; those of a whole episode are 0."""
+        return 0 if self.is_whole_episode else max(self._span(signature)[1], 1) - 1
+
     def _span(self, signature: Signature) -> tuple[int, int]:
         """The first step that it shows, and the one after the last, counted from the reference step."""
         parts, columns = self.parts(signature), self.structure(signature).columns

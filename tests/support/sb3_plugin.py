@@ -8,16 +8,18 @@ import re
 from typing import Any
 
 import pytest
-from stable_baselines3 import HerReplayBuffer
+import stable_baselines3
+from stable_baselines3 import her
 from stable_baselines3.common import buffers, off_policy_algorithm
 
 import shmreplay as sr
-from shmreplay.clients.sb3 import DictReplayBuffer, ReplayBuffer
+from shmreplay.clients.sb3 import DictReplayBuffer, HerReplayBuffer, ReplayBuffer
 
 # Tests that are left out, and why.
 LEFT_OUT = {
     r"PPO|A2C|on_policy|rollout|Rollout": "on-policy: no replay buffer",
-    r"[Hh]er[A-Z_\]]|test_her": "HerReplayBuffer is SB3's own",
+    r"test_truncate_last_trajectory": "compares the arrays",
+    r"test_performance_her": "asks one seed for 0.9; of five, their own buffer reaches 0.24 to 0.98",
     r"test_nstep_early|test_nstep_no_term|test_match_normal_buffer": "draw by place, `_get_samples`",
     r"test_buffer_dtypes": "reads the arrays' dtypes, and samples a buffer that it only calls full",
     r"test_save_load_replay_buffer": "compares the arrays of a loaded buffer",
@@ -44,11 +46,20 @@ class OurNStepReplayBuffer(OurReplayBuffer):
         super().__init__(*args, n_steps=n_steps, gamma=gamma, **kwargs)
 
 
+class OurHerReplayBuffer(HerReplayBuffer):
+    """Without the infos, which a table does not store, and which the tests' environment does not look at."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.pop("copy_info_dict", None)
+        super().__init__(*args, address=_server.address, table=next(_names), **kwargs)
+
+
 for _module in (buffers, off_policy_algorithm):
     _module.ReplayBuffer = OurReplayBuffer
     _module.DictReplayBuffer = OurDictReplayBuffer
     _module.NStepReplayBuffer = OurNStepReplayBuffer
-assert issubclass(HerReplayBuffer, buffers.BaseBuffer)  # imported before, so it stays theirs
+for _module in (stable_baselines3, her, her.her_replay_buffer):
+    _module.HerReplayBuffer = OurHerReplayBuffer
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,7 +10,12 @@ from tests.support.repository import ROOT
 
 pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed")
 
-QUICK = ["test_buffers", "test_n_step_replay", "test_deterministic"]  # `make sb3-tests` runs all, for minutes
+QUICK = [
+    "test_buffers",
+    "test_n_step_replay",
+    "test_deterministic",
+    "test_her",
+]  # `make sb3-tests` runs all, for minutes
 
 
 @pytest.mark.long
