@@ -47,6 +47,7 @@ FIXED_SEED ?= 20260701
 TORCH ?= torch==2.13.0
 # Installed after torch, which it would bring in another build. Its own tests come from the sdist of this release.
 SB3 ?= stable-baselines3==2.9.2
+MINARI ?= minari[hdf5]==0.5.4
 
 BIN := .venv/bin
 STAMP := .venv/stamps
@@ -188,7 +189,7 @@ $(STAMP)/dev: $(STAMP)/run
 	@$(PIP) install -r $(STAMP)/dev.txt
 	@$(PIP) install $(TORCH)
 	@$(PIP) install $(SB3)
-	@$(PIP) install jax
+	@$(PIP) install jax "$(MINARI)"
 	@touch $@
 
 # An editable install: Python files are used where they lie, the core is rebuilt here when one of its files changes.

@@ -60,6 +60,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
         "gymnasium",
         "transitions",
         "sb3",
+        "minari",
         "cleanrl",
         "demo",
         "cli/terminal",

@@ -30,7 +30,9 @@ def programs(name: str) -> list[str]:
 
 def marks_of(number: int, block: str) -> list[pytest.MarkDecorator]:
     """`long` but for the first block of a page, and where a large library is imported."""
-    is_large = re.search(r"^(import|from) (torch|jax|gymnasium|stable_baselines3)", block, re.MULTILINE) is not None
+    is_large = (
+        re.search(r"^(import|from) (torch|jax|gymnasium|stable_baselines3|minari)", block, re.MULTILINE) is not None
+    )
     return [pytest.mark.long] if number > 0 or is_large else []
 
 
@@ -50,6 +52,8 @@ def test_there_are_pages_with_python() -> None:
 def test_their_python_runs_as_written(block: str, tmp_path: pathlib.Path) -> None:
     for library in re.findall(r"^import (torch|jax)$", block, re.MULTILINE):
         pytest.importorskip(library)
+    if "shmreplay.clients.minari" in block:
+        pytest.importorskip("minari", reason="minari is not installed")
     if "shmreplay.clients.sb3" in block:
         pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed")
     file = tmp_path / "page.py"

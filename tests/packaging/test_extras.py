@@ -8,7 +8,7 @@ import pytest
 
 PYPROJECT = pathlib.Path(__file__).resolve().parents[2] / "pyproject.toml"
 
-EXTRAS = ("cleanrl", "gymnasium", "jax", "sb3", "torch")
+EXTRAS = ("cleanrl", "gymnasium", "jax", "minari", "sb3", "torch")
 LIBRARIES = {"cleanrl": "torch", "sb3": "stable_baselines3"}  # where the library has another name than the extra
 
 

@@ -62,6 +62,7 @@ COVERED = {
     "tests/clients/gymnasium/test_recorder.py": ["clients/gymnasium/rows.py"],
     "tests/clients/handles/test_forks.py": ["clients/handles/handle.py"],
     "tests/clients/jax/test_batch.py": ["clients/jax/placement.py", "clients/jax/sampler.py"],
+    "tests/clients/minari/test_saver.py": ["clients/minari/trees.py"],
     "tests/clients/mixes/test_mix.py": ["clients/mixes/parts.py"],
     "tests/clients/params/test_params.py": ["clients/params/leaves.py", "clients/params/snapshot.py"],
     "tests/clients/shards/test_writes.py": ["clients/shards/shard_calls.py", "clients/shards/shard_changes.py"],

@@ -1,4 +1,4 @@
-"""`shmreplay import`: inserts the items of a file that `shmreplay export` wrote into a table."""
+"""`shmreplay import`: inserts the items of a file that `shmreplay export` wrote, or a Minari data set, into a table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import sys
 
 from shmreplay.base.json_values import to_json
+from shmreplay.clients.cli.items.dataset_items import import_dataset
 from shmreplay.clients.cli.items.item_file import ItemFile, open_items
 from shmreplay.clients.cli.items.item_importer import Importer
 from shmreplay.clients.cli.items.shown_items import shards_of
@@ -20,13 +21,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Registers the command."""
     parser = subparsers.add_parser(
         "import",
-        help="put the items of an exported file into a table",
+        help="put the items of an exported file, or a Minari data set, into a table",
         description="Inserts the items of a file that `shmreplay export` wrote, in its order, into a table with the "
         "same columns and items. Data, masks and priorities are as before; keys, ages, episodes and samples are new. "
-        "The rate limiter counts these inserts like all others, and may have them wait.",
+        "The rate limiter counts these inserts like all others, and may have them wait. With --minari, a data set of "
+        "Minari goes in, past the rate limiter; the table is made if it is not there.",
     )
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("path", metavar="FILE.npz", help="the file")
+    parser.add_argument("path", metavar="FILE.npz", nargs="?", help="the file")
+    parser.add_argument("--minari", metavar="DATASET", help="the id of a data set that is on this machine")
     parser.add_argument(
         "--wait",
         type=seconds(),
@@ -39,6 +42,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints how many items went in. If not all did: returns 1, with the reason on stderr."""
+    if (args.path is None) == (args.minari is None):
+        raise ShmReplayError("expected a FILE.npz or --minari DATASET, one of the two")
+    return import_file(args) if args.minari is None else import_dataset(args)
+
+
+def import_file(args: argparse.Namespace) -> int:
+    """As run(), of a file."""
     with open_items(args.path) as items, connected(args) as client:
         table = client.table(args.table)
         check_fits(items, table.spec, args.path)
