@@ -248,6 +248,16 @@ TARGETS: tuple[Target, ...] = (
             (f"item of a kept selection beside the newest steps, {of}", "selections", "item of the newest steps"),
         )
     ),
+    *(
+        Target(
+            f"{call} of Stable-Baselines3's buffer, {name}",
+            f"≤ {bound} × theirs",
+            over(f"sb3_{call}_{name}", "stable_baselines3"),
+            at_most=bound,
+        )
+        for call in ("add", "sample")
+        for name, bound in (("floats", 1.5), ("images", 0.7))
+    ),
     Target("insert of 40 kB", "≥ 0.9 of memcpy", times("insert_step_uniform_40kB", "memcpy into warm"), 0.9),
     Target("insert of 400 kB", "≥ 0.9 of memcpy", times("insert_step_uniform_400kB", "memcpy into warm"), 0.9),
     *(

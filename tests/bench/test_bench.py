@@ -44,6 +44,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "sample_options": ("fresh arrays", "columns=", "replacement=False"),
     "sample_prioritised": (*TAKES, *GATHERS, "robust lock", "bare sum tree"),
     "sample_uniform": (*TAKES, *GATHERS, "robust lock", RING, "malloc's defaults"),
+    "sb3": (),
     "selections": ("item of the newest steps",),
     "sequences": ("raw",),
     "shards": ("shards=2", "shards=1"),
@@ -69,6 +70,7 @@ PARTS = (
     ("W9", "W10", "W14", "W15", "W16"),
     ("W11", "W12", "W13"),
     ("W17", "W18", "W19"),
+    ("W20",),
 )
 FACTS = {"processor", "cores", "kernel", "python", "numpy", "shmreplay", "commit", "load after"}
 
