@@ -29,7 +29,7 @@ def train(num_actors: int, seconds: float, seed: int, goal: float, plot: str | N
         plot: path of an image of the learning curve.
 
     Returns:
-        0 if it is reached, 1 if the time is up before, 130 after a Ctrl-C.
+        0 if it is reached, 1 if the time is up before, 130 after a Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
     Raises:
         ShmReplayError: an actor or the learner died, other than the one that is killed on purpose.

@@ -159,12 +159,23 @@ def test_ctrl_c_ends_it(run_demo: Run, moment: str, times: int) -> None:
 
 
 @pytest.mark.long
-def test_sigterm_ends_it(run_demo: Run) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("is_for_all", [False, True])
+def test_a_signal_to_end_ends_it_and_all_that_it_started(
+    run_demo: Run, number: signal.Signals, is_for_all: bool
+) -> None:
+    """Also one that a batch system sends to every process of the job."""
     demo = run_demo("--actors", "2", *ENDLESS)
     demo.read_until(LEARNING)
-    demo.process.terminate()
+    family = demo.family()
+    if is_for_all:
+        os.killpg(demo.process.pid, number)
+    else:
+        demo.process.send_signal(number)
     code, _, err = demo.finish()
-    assert (code, err) == (143, "")
+    assert (code, err) == (128 + number, "")
+    for pid in family:
+        wait_for_end(pid)
 
 
 def test_everybody_ends_when_it_is_killed(run_demo: Run) -> None:
