@@ -98,8 +98,9 @@ class Client(AttachedClient):
     def table(self, name: str, seed: Any = None) -> TableHandle:
         """Returns a handle of a table. For a table with shards it is a `ShardedTable`, which has the same calls.
 
-        `seed` makes its sampling repeatable: an int, or a sequence of ints. A checkpoint does not have how far draws
-        were: after a restore, `seed=(7, step)` begins others than those before.
+        `seed` makes its sampling repeatable: an int, a sequence of ints, or a NumPy Generator of yours. A checkpoint does
+        not have how far draws were: after a restore, `seed=(7, step)` begins others than those before, and a Generator
+        whose state you have saved goes on with them.
 
         Raises:
             TableNotFound: there is no such table; the text lists the existing ones. This call does not wait for the

@@ -31,16 +31,18 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 class Randomness:
-    """A numpy Generator that draws other numbers after a fork: from a new seed, or from a child of the given seed."""
+    """A numpy Generator that draws other numbers after a fork: from a new seed, or from a child of the given seed.
+
+    Args:
+        seed: an int, a sequence of ints, a SeedSequence, or a Generator, which is used itself in this process. None: a
+            new seed.
+    """
 
     def __init__(self, seed: Any = None) -> None:
-        if isinstance(seed, np.random.SeedSequence):
-            self._seed: np.random.SeedSequence | None = seed
-        else:
-            self._seed = None if seed is None else np.random.SeedSequence(seed)
+        self._seed = _sequence(seed)
         self._lineage = _lineage
         self._pickles = count(1)
-        self._generator = self._make(())
+        self._generator = seed if isinstance(seed, np.random.Generator) else self._make(())
 
     def uniforms(self, n: int) -> NDArray[np.float64]:
         """Returns n numbers in [0, 1)."""
@@ -67,6 +69,16 @@ class Randomness:
         if forks:
             self._seed = _child(self._seed, forks)
         return np.random.default_rng(self._seed)
+
+
+def _sequence(seed: Any) -> np.random.SeedSequence | None:
+    """What the seeds of others come from; None: they are new ones."""
+    if isinstance(seed, np.random.Generator):
+        seed = seed.bit_generator.seed_seq
+        return seed if isinstance(seed, np.random.SeedSequence) else None  # one made from a state alone has none
+    if seed is None or isinstance(seed, np.random.SeedSequence):
+        return seed
+    return np.random.SeedSequence(seed)
 
 
 def _child(seed: np.random.SeedSequence, key: tuple[int, ...]) -> np.random.SeedSequence:

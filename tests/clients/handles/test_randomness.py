@@ -39,6 +39,21 @@ def test_a_seed_with_the_learner_s_progress_begins_other_draws_the_same_in_each_
     assert draws(Randomness((7, 100))) != draws(Randomness((7, 101)))
 
 
+def test_a_generator_of_the_caller_s_goes_on_from_its_saved_state(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    first = Randomness(generator)
+    draws(first)
+    state = generator.bit_generator.state
+    expected = [draws(first) for _ in range(3)]
+    restored = np.random.default_rng()
+    restored.bit_generator.state = state
+    second = Randomness(restored)
+    assert [draws(second) for _ in range(3)] == expected
+    assert in_child(lambda: draws(second)) != draws(second)  # a child draws others
+    assert first.for_pickle() is not None
+    assert Randomness(np.random.Generator(np.random.PCG64(seed))).seeds(2) != [None, None]
+
+
 def test_uniforms_are_of_the_size_asked_for_and_in_range() -> None:
     numbers = Randomness().uniforms(10_000)
     assert numbers.dtype == np.float64
