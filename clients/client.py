@@ -26,7 +26,8 @@ def connect(address: str | None = None, timeout_s: float | None = 10, *, name: s
 
     Args:
         address: the path of the daemon's socket, with or without `unix:` before it. None tries `$SHMREPLAY_SOCKET`,
-            then `$XDG_RUNTIME_DIR/shmreplay/default.sock`, then `/run/shmreplay/default.sock`.
+            then `$XDG_RUNTIME_DIR/shmreplay/default.sock`, then, of users other than root, `~/.shmreplay/default.sock`,
+            then `/run/shmreplay/default.sock`.
         timeout_s: also the limit for later waits, while the daemon restarts.
         name: of this process, 1 to 15 bytes, such as `actor-3`. It is shown by `shmreplay top`, the web page and the
             daemon's log, and also by ps and top, since the kernel keeps it. None: they show the name of the script.
@@ -98,9 +99,9 @@ class Client(AttachedClient):
     def table(self, name: str, seed: Any = None) -> TableHandle:
         """Returns a handle of a table. For a table with shards it is a `ShardedTable`, which has the same calls.
 
-        `seed` makes its sampling repeatable: an int, a sequence of ints, or a NumPy Generator of yours. A checkpoint does
-        not have how far draws were: after a restore, `seed=(7, step)` begins others than those before, and a Generator
-        whose state you have saved goes on with them.
+        `seed` makes its sampling repeatable: an int, a sequence of ints, or a NumPy Generator of yours. A checkpoint
+        does not have how far draws were: after a restore, `seed=(7, step)` begins others than those before, and a
+        Generator whose state you have saved goes on with them.
 
         Raises:
             TableNotFound: there is no such table; the text lists the existing ones. This call does not wait for the

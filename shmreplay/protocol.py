@@ -282,6 +282,9 @@ def default_socket_paths() -> list[str]:
         return [socket_path(named)]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     own = [os.path.join(runtime, "shmreplay", "default.sock")] if runtime else []
+    home = "" if os.geteuid() == 0 else os.path.expanduser("~")
+    if os.path.isabs(home):
+        own.append(os.path.join(home, ".shmreplay", "default.sock"))
     return [*own, "/run/shmreplay/default.sock"]
 
 

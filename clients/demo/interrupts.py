@@ -11,8 +11,8 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interrupts:
     """Within the context, a signal is only noted and raises nothing, so nothing is cut off half-way.
 
-    After a signal, that stays so beyond the context: a second Ctrl-C does not disturb the end. A signal that is ignored,
-    as `nohup` leaves SIGHUP, stays ignored.
+    After a signal, that stays so beyond the context: a second Ctrl-C does not disturb the end. A signal that is
+    ignored, as `nohup` leaves SIGHUP, stays ignored.
 
     Attributes:
         exit_code: 128 + the signal's number, as in shells; 0 before the first signal.

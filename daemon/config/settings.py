@@ -63,8 +63,8 @@ SETTINGS = (
         "daemon.socket",
         SOCKET,
         ("--socket", "--address"),
-        "control socket (default: $SHMREPLAY_SOCKET, then $XDG_RUNTIME_DIR/shmreplay/default.sock, then "
-        "/run/shmreplay/default.sock)",
+        "control socket (default: $SHMREPLAY_SOCKET, then $XDG_RUNTIME_DIR/shmreplay/default.sock, then, of users "
+        "other than root, ~/.shmreplay/default.sock, then /run/shmreplay/default.sock)",
         metavar="PATH",
         variable="SHMREPLAY_SOCKET",
     ),

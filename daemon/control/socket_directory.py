@@ -6,6 +6,7 @@ import os
 
 from shmreplay.daemon.config.configuration import DaemonConfig
 from shmreplay.errors import ShmReplayError
+from shmreplay.protocol import default_socket_paths
 
 
 def make_socket_directory(config: DaemonConfig) -> bool:
@@ -46,9 +47,9 @@ def _share(directory: str, group_id: int, group_name: str | None) -> None:
 
 def _own_socket() -> str:
     """A socket path that this user can use, and how clients find it."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if _can_make_in(runtime):  # after `su` it may be another user's
-        return f"{os.path.join(runtime, 'shmreplay', 'default.sock')}, where clients look by default"
+    for path in default_socket_paths()[:-1]:  # the last one is the service's
+        if _can_make_in(os.path.dirname(os.path.dirname(path))):  # after `su` a directory may be another user's
+            return f"{path}, where clients look by default"
     home = os.path.expanduser("~")
     own = f"{home}/.shmreplay" if _can_make_in(home) else f"/tmp/shmreplay-{os.geteuid()}"
     return f"{own}/default.sock, and give clients that path in SHMREPLAY_SOCKET"

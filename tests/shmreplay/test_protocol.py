@@ -288,8 +288,12 @@ def test_an_address_of_another_type_is_a_type_error() -> None:
 def test_default_addresses_come_from_the_environment_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHMREPLAY_SOCKET", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     assert protocol.default_socket_paths() == ["/run/user/7/shmreplay/default.sock", "/run/shmreplay/default.sock"]
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert protocol.default_socket_paths() == ["/run/shmreplay/default.sock"]
+    monkeypatch.setattr("os.geteuid", lambda: 7)
+    assert protocol.default_socket_paths() == ["/home/ada/.shmreplay/default.sock", "/run/shmreplay/default.sock"]
     monkeypatch.setenv("SHMREPLAY_SOCKET", "unix:/tmp/mine.sock")
     assert protocol.default_socket_paths() == ["/tmp/mine.sock"]

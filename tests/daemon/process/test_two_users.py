@@ -4,21 +4,36 @@ import os
 import pathlib
 import secrets
 import shutil
+import signal
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 
+import numpy as np
 import pytest
 
 import shmreplay as sr
 from shmreplay.daemon.config.configuration import DaemonConfig, read_config
 from shmreplay.daemon.control.socket_directory import make_socket_directory
+from shmreplay.daemon.main import main
 from shmreplay.daemon.process.instance_lock import InstanceLock
 from shmreplay.segments.segment import SegmentStore
+from tests.support.waiting import WAIT_S, eventually
 
 ONE, OTHER = 64_321, 64_322  # nobody's, and there in a container that maps 65,536 of them, too
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+def become(user: int, home: pathlib.Path) -> None:
+    """Makes this child another user, logged in without a runtime directory."""
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    for name in ("SHMREPLAY_SOCKET", "XDG_RUNTIME_DIR"):
+        os.environ.pop(name, None)
+    os.environ["HOME"] = str(home)
 
 
 def said_as(user: int, work: Callable[[], object]) -> str:
@@ -27,10 +42,7 @@ def said_as(user: int, work: Callable[[], object]) -> str:
     child = os.fork()
     if child == 0:
         try:
-            os.setgroups([])
-            os.setgid(user)
-            os.setuid(user)
-            os.environ.pop("SHMREPLAY_SOCKET", None)
+            become(user, pathlib.Path("/"))
             text = str(work())
         except BaseException as error:  # noqa: BLE001  # the parent looks at it
             text = f"{type(error).__name__}: {error}"
@@ -68,6 +80,44 @@ def test_users_have_instances_of_their_own_with_all_defaults() -> None:
     assert read_config([], {}).instance == "default"
 
 
+def start_daemon(user: int, home: pathlib.Path) -> int:
+    """A daemon with all defaults. It is a fork, since another user may not be able to read this Python."""
+    child = os.fork()
+    if child == 0:
+        try:
+            become(user, home)
+            os._exit(main([]))
+        finally:
+            os._exit(99)
+    return child
+
+
+def test_two_daemons_run_side_by_side_and_each_users_clients_find_their_own(open_directory: pathlib.Path) -> None:
+    """With all defaults, and without XDG_RUNTIME_DIR."""
+    homes = {user: open_directory / str(user) for user in (ONE, OTHER)}
+    for user, home in homes.items():
+        home.mkdir(mode=0o700)
+        os.chown(home, user, user)
+    daemons = [start_daemon(user, home) for user, home in homes.items()]
+
+    def work(user: int) -> str:
+        os.environ.pop("XDG_RUNTIME_DIR", None)
+        os.environ["HOME"] = str(homes[user])
+        with sr.connect(timeout_s=WAIT_S) as client:
+            client.create_tables([sr.Table("own", {"x": np.int64(0)}, 10)])
+            client.table("own").insert({"x": user})
+            return f"{client.address} {client.table('own').sample(1).data['x']}"
+
+    try:
+        for user, home in homes.items():
+            eventually((home / ".shmreplay" / "default.sock").exists)
+            assert said_as(user, partial(work, user)) == f"{home}/.shmreplay/default.sock [{user}]"
+    finally:
+        for daemon in daemons:
+            os.kill(daemon, signal.SIGTERM)
+        assert [os.waitpid(daemon, 0)[1] for daemon in daemons] == [0, 0]
+
+
 def test_a_lock_that_another_user_left_names_that_user_and_an_instance_that_works() -> None:
     instance = f"unit-{secrets.token_hex(6)}"
     store = SegmentStore()
@@ -95,7 +145,8 @@ def test_the_socket_that_is_advised_is_one_that_this_user_can_make(open_director
     own = f"{mine}/.shmreplay" if home == "mine" else f"/tmp/shmreplay-{ONE}"
     text = said_as(ONE, make)
     assert "Permission denied" in text
-    assert f"choose another --socket, such as {own}/default.sock, and give clients that path" in text
+    found = "where clients look by default" if home == "mine" else "and give clients that path in SHMREPLAY_SOCKET"
+    assert f"choose another --socket, such as {own}/default.sock, {found}" in text
 
 
 @pytest.mark.parametrize("depth", [1, 2])
