@@ -46,7 +46,7 @@ FIXED_SEED ?= 20260701
 # Of one release, so that a mirror's build for processors serves; nothing here needs the GPU in it.
 TORCH ?= torch==2.13.0
 # Installed after torch, which it would bring in another build. Its own tests come from the sdist of this release.
-SB3 ?= stable-baselines3==2.9.2
+SB3 ?= stable-baselines3==2.9.2 sb3-contrib==2.9.2
 MINARI ?= minari[hdf5]==0.5.4
 
 BIN := .venv/bin
