@@ -119,7 +119,7 @@ class HerReplayBuffer(DictReplayBuffer, her.HerReplayBuffer):
             raise ValueError(f"{type(self).__name__}: it has no env to compute rewards; call set_env(env)")
         data = batch.data
         goals = self._drawn_goals(data["goals"][rows], batch.mask["goals"][rows])
-        infos: list[dict[str, Any]] = [{}] * len(goals)
+        infos: list[dict[str, Any]] = [{} for _ in goals]
         achieved = data["next_observation"]["achieved_goal"][rows]
         # Of the first environment: all have the same rewards.
         (rewards,) = self.env.env_method("compute_reward", achieved, goals, infos, indices=[0])
