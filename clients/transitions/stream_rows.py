@@ -122,10 +122,9 @@ class StreamRows:
 
     def _observation(self, value: Any) -> list[NDArray[Any]]:
         """The arrays of an observation, of their columns' dtypes."""
-        where = f"{self._writer._where}: observation"
         parts: list[Any] = [value]
         if not isinstance(self._observed, structure.LeafNode):
-            parts[:] = flatten(self._observed, value, where)
+            parts[:] = flatten(self._observed, value, f"{self._writer._where}: observation")
         for i, leaf in enumerate(self._columns):
             if parts[i].dtype != leaf.spec.dtype:
                 parts[i] = self._cast(parts[i], leaf)
