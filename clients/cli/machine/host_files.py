@@ -31,13 +31,13 @@ class HostFiles:
         text = self.text(path).strip()
         return int(text) if text.isdecimal() else None
 
-    def memory(self, name: str) -> int:
-        """A number of /proc/meminfo in its own unit, kB or pages; 0 if there is none."""
+    def memory(self, name: str) -> int | None:
+        """A number of /proc/meminfo in its own unit, kB or pages; None if there is none."""
         for line in self.text("/proc/meminfo").splitlines():
             label, _, rest = line.partition(":")
             if label == name and (number := rest.split()) and number[0].isdecimal():
                 return int(number[0])
-        return 0
+        return None
 
     def logind(self, name: str, default: str) -> str:
         """A setting of logind.conf, or of the drop-in files that override it."""

@@ -25,6 +25,7 @@ FEW_FILES = 4096
 FEW_MAPPINGS = 65530  # the kernel's default
 FIRST_USER_ID = 1000  # users below this are system users, whose segments logind does not remove
 OLDEST_KERNEL = (5, 3)  # pidfd_open
+UNTOLD = "unknown: /proc/meminfo does not tell"
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,11 @@ def look_at_overcommit(host: HostFiles) -> Finding:
     why = "in mode 2 segments count for CommitLimit, even if memory is free"
     if mode != 2:
         return Finding("overcommit", f"mode {'unknown' if mode is None else mode}", why)
-    limit, taken = (1024 * host.memory(name) for name in ("CommitLimit", "Committed_AS"))
-    found = f"mode 2: {show_bytes(max(0, limit - taken))} of {show_bytes(limit)} left"
+    limit, taken = host.memory("CommitLimit"), host.memory("Committed_AS")
+    left = UNTOLD
+    if limit is not None and taken is not None:
+        left = f"{show_bytes(1024 * max(0, limit - taken))} of {show_bytes(1024 * limit)} left"
+    found = f"mode 2: {left}"
     return Finding("overcommit", found, why, "raise vm.overcommit_ratio, or sysctl -w vm.overcommit_memory=0")
 
 
@@ -113,13 +117,17 @@ def look_at_huge_pages(directory: str) -> Finding:
 def look_at_hugetlb(host: HostFiles) -> Finding:
     """Pages that are reserved for hugetlb, which no segment can use."""
     why = "segments are on a tmpfs and use its huge pages; memory reserved for hugetlb is lost to them"
-    total, free = host.memory("HugePages_Total"), host.memory("HugePages_Free")
+    total, free, size = (host.memory(name) for name in ("HugePages_Total", "HugePages_Free", "Hugepagesize"))
     if total == 0:
         return Finding("hugetlb", "nothing is set aside", why)
-    size = 1024 * host.memory("Hugepagesize")
+    if total is None or free is None or size is None:
+        return Finding("hugetlb", UNTOLD, why)
     remedy = "free them, if no other program needs them: sysctl -w vm.nr_hugepages=0"
     return Finding(
-        "hugetlb", f"{show_bytes(total * size)} set aside, {show_bytes(free * size)} of it free", why, remedy
+        "hugetlb",
+        f"{show_bytes(1024 * total * size)} set aside, {show_bytes(1024 * free * size)} of it free",
+        why,
+        remedy,
     )
 
 

@@ -116,6 +116,13 @@ def test_huge_pages_that_there_are_will_be_used_whatever_the_mount_has(
     assert (found.found, found.remedy) == (f"of 2.0 MiB, and they will be used: {who} (huge={option})", None)
 
 
+def test_what_proc_does_not_tell_is_unknown_and_not_nothing(host: FakeHost) -> None:
+    """As where /proc is hidden."""
+    assert machine_checks.look_at_hugetlb(host).found == "unknown: /proc/meminfo does not tell"
+    host.write("/proc/sys/vm/overcommit_memory", "2\n")
+    assert machine_checks.look_at_overcommit(host).found == "mode 2: unknown: /proc/meminfo does not tell"
+
+
 def test_huge_pages_that_are_set_aside_are_told_of(host: FakeHost) -> None:
     host.write("/proc/meminfo", "HugePages_Total:       0\n")
     assert machine_checks.look_at_hugetlb(host).found == "nothing is set aside"
