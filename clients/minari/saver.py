@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, cast
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from minari import MinariDataset, create_dataset_from_buffers
 from minari.data_collector import EpisodeBuffer
 
@@ -37,6 +41,7 @@ def save(
     Raises:
         SignatureMismatch: the table's items are no transitions.
         ShmReplayError: it holds no whole episode.
+        ValueError: the data set exists already, its id is malformed, or there is no such environment.
     """
     buffers = [
         EpisodeBuffer(
@@ -54,15 +59,30 @@ def save(
     if env is None:
         observation_space = _space(table, "observation") if observation_space is None else observation_space
         action_space = _space(table, "action") if action_space is None else action_space
-    return create_dataset_from_buffers(
-        dataset_id,
-        buffers,
-        env=env,
-        observation_space=observation_space,
-        action_space=action_space,
-        jpeg_encoding=False,
-        **metadata,
-    )
+    with _made(env) as made:
+        return create_dataset_from_buffers(
+            dataset_id,
+            buffers,
+            env=made,
+            observation_space=observation_space,
+            action_space=action_space,
+            jpeg_encoding=False,
+            **metadata,
+        )
+
+
+@contextlib.contextmanager
+def _made(env: Any) -> Iterator[Any]:
+    """The environment of an id or a spec: made first, since a data set that fails half-way stays as a folder."""
+    if not isinstance(env, (str, EnvSpec)):
+        yield env
+        return
+    try:
+        made = gymnasium.make(env)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"env is {env!r:.100}: {error}") from error
+    with contextlib.closing(made):
+        yield made
 
 
 def _space(table: TableHandle, name: str) -> spaces.Space[Any]:

@@ -18,7 +18,13 @@ def import_dataset(args: argparse.Namespace) -> int:
 
     from shmreplay.clients.minari import load, table_spec
 
-    dataset = minari.load_dataset(args.minari)
+    try:
+        dataset = minari.load_dataset(args.minari)
+    except FileNotFoundError as error:
+        raise ShmReplayError(
+            f"there is no data set {args.minari!r} in {minari.storage.get_dataset_path()}; `minari list local` says "
+            "which there are, `minari download` fetches one"
+        ) from error
     with connected(args) as client:
         is_made = args.table not in client.tables()
         if is_made:

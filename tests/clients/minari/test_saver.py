@@ -51,6 +51,28 @@ def test_metadata_go_along(server: sr.Server, make_dataset: MakeDataset) -> None
     assert (saved.storage.metadata["author"], saved.storage.metadata["description"]) == ({"somebody"}, "two episodes")
 
 
+def test_an_environment_names_itself_and_its_spaces(server: sr.Server, make_dataset: MakeDataset) -> None:
+    signature = {
+        "observation": sr.ArraySpec((4,), "float32"),
+        "action": sr.ArraySpec((), "int64"),
+        "reward": sr.ArraySpec((), "float32"),
+        "terminated": sr.ArraySpec((), "bool"),
+        "truncated": sr.ArraySpec((), "bool"),
+    }
+    with server.client() as client:
+        client.create_tables([sr.Table("pole", signature, 10, item=sr.Transition())])
+        table = client.table("pole")
+        row = {"observation": np.zeros(4, np.float32), "action": 1, "reward": 1.0, "truncated": False}
+        with table.writer() as writer:
+            writer.append({**row, "terminated": True})
+            writer.end_episode({"observation": np.ones(4, np.float32)})
+        with pytest.raises(ValueError, match="env is 'Nowhere-v0': Environment `Nowhere` doesn't exist"):
+            save(table, "mine/pole-v0", env="Nowhere-v0")
+        saved = save(table, "mine/pole-v0", env="CartPole-v1")  # nothing was left of the first one
+    assert saved.env_spec.id == "CartPole-v1"
+    assert isinstance(saved.action_space, spaces.Discrete)
+
+
 def test_a_table_without_an_episode_is_no_data_set(server: sr.Server, make_dataset: MakeDataset) -> None:
     dataset = make_dataset("mine/one-v0", 1)
     with server.client() as client:

@@ -45,7 +45,7 @@ def test_a_data_set_goes_in_and_comes_out(
     [
         (["import", "t"], "expected a FILE.npz or --minari DATASET, one of the two"),
         (["import", "t", "a.npz", "--minari", "mine/a-v0"], "expected a FILE.npz or --minari DATASET, one of the two"),
-        (["import", "t", "--minari", "mine/none-v0"], "Dataset mine/none-v0 not found locally"),
+        (["import", "t", "--minari", "mine/none-v0"], "there is no data set 'mine/none-v0' in /"),
         (["export", "t", "--minari", "mine/a-v0", "--compress"], "--keys and --compress are for files"),
         (["export", "t", "--to", "a.npz", "--env", "CartPole-v1"], "--env is for data sets"),
     ],
