@@ -14,6 +14,8 @@ from shmreplay.rules.windows import AtStart, Window
 from shmreplay.selectors import Selector
 
 SPARE_STEPS = 64  # a stream, besides its window: rows that are no item yet
+MOST_STREAMS, LEAST_STREAMS = 1024, 64  # of all processes that write
+OPEN_STEPS = 65_536  # of the windows of all streams together, as long as there are LEAST_STREAMS
 
 
 def transitions_spec(
@@ -60,5 +62,10 @@ def transitions_spec(
         sampler=sampler,
         rate_limiter=MinSize(1) if rate_limiter is None else rate_limiter,
         capacity_steps=math.ceil(max_size * (1 + 1 / steps_per_episode)) + (SPARE_STEPS + span) * streams,
-        max_streams=1024 if num_streams is None else num_streams + 1,  # one more for rows that were saved
+        max_streams=_shared_streams(span) if num_streams is None else num_streams + 1,  # one more for saved rows
     )
+
+
+def _shared_streams(span: int) -> int:
+    """How many streams processes share. Memory for the window of each is reserved, so there are fewer of long ones."""
+    return max(LEAST_STREAMS, min(MOST_STREAMS, OPEN_STEPS // span))

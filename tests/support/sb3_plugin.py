@@ -25,6 +25,8 @@ LEFT_OUT = {
     r"test_save_load_replay_buffer": "compares the arrays of a loaded buffer",
 }
 
+LARGEST = 20_000  # transitions of a buffer with hindsight
+
 _names = (f"buffer-{i}" for i in itertools.count())
 _server = sr.Server()
 
@@ -47,11 +49,14 @@ class OurNStepReplayBuffer(OurReplayBuffer):
 
 
 class OurHerReplayBuffer(HerReplayBuffer):
-    """Without the infos, which a table does not store, and which the tests' environment does not look at."""
+    """Without the infos, which a table does not store, and which the tests' environment does not look at.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    It has room for what the tests add: the million images that are the default take gigabytes, which a table reserves.
+    """
+
+    def __init__(self, buffer_size: int, *args: Any, **kwargs: Any) -> None:
         kwargs.pop("copy_info_dict", None)
-        super().__init__(*args, address=_server.address, table=next(_names), **kwargs)
+        super().__init__(min(buffer_size, LARGEST), *args, address=_server.address, table=next(_names), **kwargs)
 
 
 for _module in (buffers, off_policy_algorithm):

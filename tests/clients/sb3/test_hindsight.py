@@ -18,6 +18,7 @@ from stable_baselines3.her import HerReplayBuffer as TheirBuffer
 
 import shmreplay as sr
 from shmreplay.clients.sb3 import HerReplayBuffer
+from shmreplay.estimates import estimate
 from tests.clients.sb3.conftest import MakeBuffer
 from tests.clients.sb3.streams import CONTINUOUS, Told
 
@@ -226,6 +227,16 @@ def test_a_learner_draws_the_episodes_of_other_processes(server: sr.Server, rng:
         buffer.close()
     with server.client() as client:
         client.drop_tables(["goals"])
+
+
+@pytest.mark.parametrize(("longest", "num_streams"), [(8, 1024), (1000, 65)])
+def test_long_windows_at_an_address_do_not_take_gigabytes(longest: int, num_streams: int) -> None:
+    buffer = HerReplayBuffer(
+        20_000, SPACE, CONTINUOUS, device="cpu", **options(address="/nowhere.sock", max_episode_steps=longest)
+    )
+    spec = buffer._transitions.spec
+    assert spec.max_streams == num_streams
+    assert estimate([spec]).total_bytes < 32 * 2**20
 
 
 @pytest.mark.parametrize(
